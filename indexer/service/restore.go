@@ -129,7 +129,7 @@ func (r *restorer) manifest(ctx context.Context, id schemas.GroupID) (*schemas.G
 	if err != nil || !ok {
 		return nil, 0, errors.Join(err, fmt.Errorf("finding the manifest of group %s: retention has removed it", id))
 	}
-	mark, err := rec.Mark()
+	mark, err := stream.MarkOf(rec)
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the mark of group %s: %w", id, err)
 	}

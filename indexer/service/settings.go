@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
@@ -23,7 +23,7 @@ type Settings struct {
 	Engine   string `env:"NEIGHBORS_ENGINE" envDefault:"auto" desc:"engine that finds neighbours and clusters: cpu, device (tiles of products on DEVICE) or auto: cpu where DEVICE is cpu, else device; changes no record"`
 	LiveAddr string `env:"LIVE_ADDR" desc:"address of live search (GET /neighbors, POST /search): 127.0.0.1:8080, or :8080 with LIVE_TOKEN; empty: none"`
 
-	LiveToken stream.Secret `env:"LIVE_TOKEN" desc:"token that live search asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
+	LiveToken display.Secret `env:"LIVE_TOKEN" desc:"token that live search asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
 
 	Live   indexer.LiveOptions
 	Run    service.Run

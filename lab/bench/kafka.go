@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
@@ -152,7 +153,7 @@ func (w *kafkaWorker) renew(ctx context.Context) error {
 	if w.last != nil {
 		w.last.Close()
 		w.last = nil
-		if err := stream.DeleteTopics(ctx, []string{w.addr}, namespace(w.turn)); err != nil {
+		if err := kafka.DeleteTopics(ctx, []string{w.addr}, namespace(w.turn)); err != nil {
 			return err
 		}
 	}

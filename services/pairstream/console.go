@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/console"
@@ -27,10 +28,10 @@ type consoleSettings struct {
 
 // shownSettings are settings of stages whose results the console shows.
 type shownSettings struct {
-	Roots     []string      `env:"BUCKET_ROOTS" desc:"places that image references may name, comma separated: file:///data, s3://bucket/prefix, gs://bucket"`
-	High      float64       `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
-	Low       float64       `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
-	LiveToken stream.Secret `env:"LIVE_TOKEN" desc:"token that live search asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
+	Roots     []string       `env:"BUCKET_ROOTS" desc:"places that image references may name, comma separated: file:///data, s3://bucket/prefix, gs://bucket"`
+	High      float64        `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
+	Low       float64        `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
+	LiveToken display.Secret `env:"LIVE_TOKEN" desc:"token that live search asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
 }
 
 // Validate refuses what the trainer would refuse.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/safetensors"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
@@ -112,7 +113,7 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 	for _, name := range stageNames[:len(stageNames)-1] {
 		running[name].stop(t)
 	}
-	if lags, err := log.Lag(t.Context(), "trainer", schemas.Scored); err != nil || slices.ContainsFunc(lags, func(l stream.LaneLag) bool { return l.Committed != l.End }) {
+	if lags, err := log.Lag(t.Context(), "trainer", schemas.Scored); err != nil || slices.ContainsFunc(lags, func(l kafka.LaneLag) bool { return l.Committed != l.End }) {
 		t.Errorf("the trainer has committed %+v, %v: want the ends of its lanes", lags, err)
 	}
 	compare(t, "after kills", &want, outcome(t, disturbed, in("killed")))

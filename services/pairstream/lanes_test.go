@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -122,7 +123,7 @@ func TestLanesOfAGrouperThatHasMadeNothing(t *testing.T) {
 		must.Do(t, p.PublishSeq(t.Context(), schemas.Embeddings, 1, seq, stream.Mark{}, &schemas.Seal{}))
 	}
 	must.Do(t, p.Close(t.Context()))
-	must.Do(t, stream.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Embeddings.Name(log.Config().Namespace), 1, 2))
+	must.Do(t, kafka.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Embeddings.Name(log.Config().Namespace), 1, 2))
 	got := mustCommand(t, "lanes", "skip", "--stage", "grouper", "--lane", "1", "--reason", "retention was too short")
 	if want := "embeddings, lane 1: "; !strings.HasPrefix(got, want) || !strings.Contains(got, "skip will give up seqs 0 to 1, and go on with offset 2, seq 2") {
 		t.Errorf("skip says %q", got)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/schemas"
@@ -51,7 +52,7 @@ func (w *world) retention(a action) {
 		return
 	}
 	w.here.cut[at] = max(w.here.cut[at], end)
-	w.check(stream.DeleteRecords(w.t.Context(), w.brokers(), at.topic.Name(w.here.name), at.lane, end))
+	w.check(kafka.DeleteRecords(w.t.Context(), w.brokers(), at.topic.Name(w.here.name), at.lane, end))
 }
 
 // strange writes a record at the end of a lane that a stage writes, as a newer version of it would, or as a program that

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
@@ -59,7 +59,7 @@ func TestWhatMayBeDeleted(t *testing.T) {
 				t.Errorf("%s, lane %d: %s needs what was deleted (%s)", n.Topic, n.Lane, n.By, n.Why)
 			}
 			deleted[n.Topic] += n.Free
-			must.Do(t, stream.DeleteRecords(t.Context(), log.Config().Brokers, n.Topic.Name(need.Namespace), n.Lane, n.First))
+			must.Do(t, kafka.DeleteRecords(t.Context(), log.Config().Brokers, n.Topic.Name(need.Namespace), n.Lane, n.First))
 		}
 	}
 	feed.publish(t, -1)

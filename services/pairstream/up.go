@@ -53,7 +53,7 @@ func (p pipeline) Validate() error {
 	if p.Trainer.Ranks.Rank > 0 {
 		second = fmt.Errorf("RANK is %d, want 0 where all stages run in one process: the other ranks run the trainer alone", p.Trainer.Ranks.Rank)
 	}
-	return errors.Join(service.ValidateRecords(p.Indexer, p.Stream), service.ValidateRecords(p.Grouper, p.Stream), second)
+	return errors.Join(service.ValidateRecords(p.Indexer, p.Stream.MaxMessageBytes), service.ValidateRecords(p.Grouper, p.Stream.MaxMessageBytes), second)
 }
 
 // stages holds the counters of a running pipeline.

@@ -217,13 +217,14 @@ func (o *owner) take(rec stream.Record) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.at = rec.Next()
-	kind, _, _ := strings.Cut(strings.TrimPrefix(rec.Key(), "trainer/"), "/")
-	if !strings.HasPrefix(rec.Key(), "trainer/") {
+	rest, ours := strings.CutPrefix(string(rec.Key), "trainer/")
+	if !ours {
 		return nil
 	}
+	kind, _, _ := strings.Cut(rest, "/")
 	var n ownerNote
 	if err := json.Unmarshal(rec.Value, &n); err != nil {
-		return fmt.Errorf("reading who trains: note %s: %w", rec.Key(), err)
+		return fmt.Errorf("reading who trains: note %s: %w", rec.Key, err)
 	}
 	switch "trainer/" + kind + "/" {
 	case ownerClaim:

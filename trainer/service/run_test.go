@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/model"
@@ -173,7 +174,7 @@ func TestFeaturesAreGone(t *testing.T) {
 	putScored(t, log, 0, 1, 2)
 	environ := map[string]string{"CHECKPOINT_DIR": dir, "TRAIN_INIT": weights, "BUCKET_ROOTS": "file://" + t.TempDir()}
 	must.Do(t, runTrainer(t, log, environ))
-	must.Do(t, stream.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Features.Name("exp"), 1, testBatches))
+	must.Do(t, kafka.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Features.Name("exp"), 1, testBatches))
 	lost, err := log.FindDamage(t.Context(), schemas.Features, 1, stream.Position{Offset: 1, Seq: 1})
 	if want := (stream.Position{Offset: testBatches, Seq: testBatches}); err != nil || lost.To != want {
 		t.Errorf("who reads the features may go on at %+v (%v), want %+v", lost.To, err, want)

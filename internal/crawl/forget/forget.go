@@ -99,7 +99,7 @@ func (s *Set) Refresh(ctx context.Context) error {
 			return fmt.Errorf("reading what is taken back: %w", err)
 		}
 		at = rec.Next()
-		if key, err := ParseKey(rec.Key()); err == nil {
+		if key, err := ParseKey(string(rec.Key)); err == nil {
 			keys = append(keys, key)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -34,7 +35,7 @@ func TestFaultsOfTheLogAreTemporary(t *testing.T) {
 		}, nil},
 		"no broker": {nil, func(d *frontDoor) error { return d.end() }},
 		"no topics": {nil, func(d *frontDoor) error {
-			return stream.DeleteTopics(t.Context(), []string{d.broker.Addr()}, stream.DefaultConfig().Namespace)
+			return kafka.DeleteTopics(t.Context(), []string{d.broker.Addr()}, stream.DefaultConfig().Namespace)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,12 +71,12 @@ func TestKnownPairsThatTheLogHasLost(t *testing.T) {
 	for name, lose := range map[string]func() error{
 		"": func() error { return nil },
 		"topics made anew": func() error {
-			return errors.Join(stream.DeleteTopics(t.Context(), brokers, namespace), d.log.EnsureTopics(t.Context()))
+			return errors.Join(kafka.DeleteTopics(t.Context(), brokers, namespace), d.log.EnsureTopics(t.Context()))
 		},
 		"retention": func() (err error) {
 			ends := must.Get(d.log.Ends(t.Context(), schemas.Pairs))(t)
 			for lane, end := range ends {
-				err = errors.Join(err, stream.DeleteRecords(t.Context(), brokers, schemas.Pairs.Name(namespace), lane, end))
+				err = errors.Join(err, kafka.DeleteRecords(t.Context(), brokers, schemas.Pairs.Name(namespace), lane, end))
 			}
 			return err
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/crawl/fetch"
@@ -152,10 +153,10 @@ func (s *Server) routes() http.Handler {
 
 // Settings say where the front door is and what it lets in.
 type Settings struct {
-	Addr   string        `env:"INGEST_ADDR" desc:"address of the HTTP front door, such as 127.0.0.1:8091; other than loopback, it needs INGEST_TOKEN; empty: none beside other stages, and 127.0.0.1:8091 for pairstream ingest"`
-	Token  stream.Secret `env:"INGEST_TOKEN" desc:"token that the front door asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
-	MaxLag int64         `env:"INGEST_MAX_LAG" envDefault:"100000" desc:"pairs that the encoder has not processed, from which on the front door answers 429; 0: no bound"`
-	URLs   bool          `env:"INGEST_URLS" envDefault:"true" desc:"download the images of pairs that come with a URL, from the public internet alone; false: refuse them"`
+	Addr   string         `env:"INGEST_ADDR" desc:"address of the HTTP front door, such as 127.0.0.1:8091; other than loopback, it needs INGEST_TOKEN; empty: none beside other stages, and 127.0.0.1:8091 for pairstream ingest"`
+	Token  display.Secret `env:"INGEST_TOKEN" desc:"token that the front door asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
+	MaxLag int64          `env:"INGEST_MAX_LAG" envDefault:"100000" desc:"pairs that the encoder has not processed, from which on the front door answers 429; 0: no bound"`
+	URLs   bool           `env:"INGEST_URLS" envDefault:"true" desc:"download the images of pairs that come with a URL, from the public internet alone; false: refuse them"`
 }
 
 // DefaultAddr is the address of a door that has none in its settings.

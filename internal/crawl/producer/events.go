@@ -14,6 +14,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/crawl/notification"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
@@ -61,7 +62,7 @@ func openEvents(ctx context.Context, log *stream.Log, where string) (events, err
 }
 
 // kafkaEvents are notifications in a topic of Kafka.
-type kafkaEvents struct{ *stream.Foreign }
+type kafkaEvents struct{ *kafka.Foreign }
 
 // Run implements events.
 func (k kafkaEvents) Run(ctx context.Context, to chan<- arrival) error {

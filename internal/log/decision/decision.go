@@ -33,7 +33,7 @@ type Kind[P comparable, N any] struct {
 func (k Kind[P, N]) Read(ctx context.Context, log *stream.Log) (map[P]N, error) {
 	counts := make(map[P]N)
 	for rec, err := range log.Records(ctx, schemas.Control, 0, stream.Position{}, -1) {
-		if err == nil && strings.HasPrefix(rec.Key(), k.Prefix) {
+		if err == nil && strings.HasPrefix(string(rec.Key), k.Prefix) {
 			var n N
 			if err = json.Unmarshal(rec.Value, &n); err == nil {
 				if _, there := counts[k.Place(n)]; !there {

@@ -108,7 +108,7 @@ func TestSkipOfWhatNobodyCanCompare(t *testing.T) {
 				made.stop(t)
 			}
 			deleteRecords(t, l, schemas.Batches, 2)
-			must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{c.skipped, c.skipped}, To: Position{c.skipped + 2, c.skipped + 2}, Reason: "broken"}))
+			must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{Offset: c.skipped, Seq: c.skipped}, To: Position{Offset: c.skipped + 2, Seq: c.skipped + 2}, Reason: "broken"}))
 			if c.features {
 				put(t, l, numbered(schemas.Features, 0, 0, "f 0"), numbered(schemas.Features, 0, 1, "f 1"))
 			}

@@ -51,7 +51,7 @@ type target struct {
 	lane  int
 }
 
-func (m *message) target() target { return target{m.topic, m.lane} }
+func (m *message) target() target { return target{m.Topic, m.Lane} }
 
 // reach counts the messages that wait and have numbers up to limit, and their bytes. It stops before a target has more than
 // one batch, so that no target keeps the others of a round waiting, and before all have more than parallel batches. A first
@@ -136,7 +136,7 @@ func (p *Publisher) run(ctx context.Context) error {
 			if err := p.send(ctx, round); err != nil {
 				return err
 			}
-			p.linger = p.log.cfg.lingerAfter(time.Since(begun))
+			p.linger = lingerAfter(p.log.cfg.Linger, time.Since(begun))
 			p.sent(&p.records)
 		}
 	})
@@ -148,11 +148,11 @@ const maxLinger = 50 * time.Millisecond
 
 // lingerAfter returns how long the next round waits for messages, when the last one took this long to be written. A busy
 // broker then gets fewer and larger requests; each costs it a sync of its files.
-func (c *Config) lingerAfter(written time.Duration) time.Duration {
-	if c.Linger == 0 {
+func lingerAfter(least, written time.Duration) time.Duration {
+	if least == 0 {
 		return 0
 	}
-	return max(c.Linger, min(written, maxLinger))
+	return max(least, min(written, maxLinger))
 }
 
 // sent notes that what was on its way is acknowledged.
@@ -226,4 +226,11 @@ func (p *Publisher) take() (round, dead []message) {
 		dead = p.dead.send(len(p.dead.waiting))
 	}
 	return round, dead
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

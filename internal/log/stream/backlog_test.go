@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -154,9 +155,9 @@ func TestDeadLetterThatCannotBeWritten(t *testing.T) {
 func TestReach(t *testing.T) {
 	of := func(bytes int, lanes ...int) (q backlog) {
 		for i, lane := range lanes {
-			m := message{number: int64(i), topic: schemas.Pairs, lane: lane}
-			m.value = make([]byte, bytes-int(m.size()))
-			m.bytes = m.size()
+			m := message{number: int64(i), Message: kafka.Message{Topic: schemas.Pairs, Lane: lane}}
+			m.Value = make([]byte, bytes-int(m.Size()))
+			m.bytes = m.Size()
 			q.add(m)
 		}
 		return q
@@ -180,7 +181,7 @@ func TestReach(t *testing.T) {
 		"nothing":                       {of(300), 99, 8, 0, false},
 	} {
 		n, bytes, held := c.q.reach(c.limit, 900, c.parallel)
-		if n != c.n || held != c.held || n > 0 && bytes != int64(n)*c.q.waiting[0].size() {
+		if n != c.n || held != c.held || n > 0 && bytes != int64(n)*c.q.waiting[0].Size() {
 			t.Errorf("%s: got %d messages of %d bytes, held %v, want %d, %v", name, n, bytes, held, c.n, c.held)
 		}
 	}

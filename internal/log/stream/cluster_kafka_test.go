@@ -158,20 +158,22 @@ func TestFaultsOfKafkaPass(t *testing.T) {
 	})
 }
 
+const testPassword = "correct horse"
+
 // TestKafkaRefuses checks the lines that a refused connection ends in. They are the same on Apache Kafka as with the
 // embedded broker.
 func TestKafkaRefuses(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{
-		Brokers: 1, TLS: true, ClientAuth: true, SASL: []string{saslPlain, saslScram512}, Users: map[string]string{"user": testPassword},
+		Brokers: 1, TLS: true, ClientAuth: true, SASL: []string{"PLAIN", "SCRAM-SHA-512"}, Users: map[string]string{"user": testPassword},
 		Settings: map[string]string{"group.min.session.timeout.ms": "1000"},
 	})
 	cert, key := cluster.ClientCertificate()
 	good := testConfig(cluster.Brokers()[0], "", 1)
 	good.TLS, good.TLSCA, good.TLSCert, good.TLSKey = true, cluster.CA(), cert, key
-	good.SASL, good.SASLUser, good.SASLPassword = saslScram512, "user", testPassword
+	good.SASL, good.SASLUser, good.SASLPassword = "SCRAM-SHA-512", "user", testPassword
 	r := start(openLog(t, good), batcherSpec())
 	openPlain := good
-	openPlain.SASL = saslPlain
+	openPlain.SASL = "PLAIN"
 	l := openLog(t, openPlain)
 	put(t, l, pair(0, "one"))
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0)
@@ -181,8 +183,8 @@ func TestKafkaRefuses(t *testing.T) {
 		want   string
 	}{
 		"wrong password":          {func(c *Config) { c.SASLPassword = "wrong horse" }, "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},
-		"wrong PLAIN password":    {func(c *Config) { c.SASL, c.SASLPassword = saslPlain, "wrong horse" }, "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},
-		"mechanism not offered":   {func(c *Config) { c.SASL = saslScram256 }, "KAFKA_SASL=SCRAM-SHA-256: the broker does not offer this mechanism"},
+		"wrong PLAIN password":    {func(c *Config) { c.SASL, c.SASLPassword = "PLAIN", "wrong horse" }, "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},
+		"mechanism not offered":   {func(c *Config) { c.SASL = "SCRAM-SHA-256" }, "KAFKA_SASL=SCRAM-SHA-256: the broker does not offer this mechanism"},
 		"no password":             {func(c *Config) { c.SASL, c.SASLUser, c.SASLPassword = "", "", "" }, "KAFKA_SASL: is empty, and the broker hung up"},
 		"another authority":       {func(c *Config) { c.TLSCA = cluster.OtherCA() }, "KAFKA_TLS_CA=" + cluster.OtherCA()},
 		"another name":            {func(c *Config) { c.TLSServerName = "kafka.example" }, "KAFKA_TLS_SERVER_NAME=kafka.example"},

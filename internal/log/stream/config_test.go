@@ -93,10 +93,8 @@ func TestConfigValidate(t *testing.T) {
 }
 
 func TestConfigDescribesEverySetting(t *testing.T) {
-	typ := reflect.TypeFor[Config]()
-	for i := range typ.NumField() {
-		f := typ.Field(i)
-		if f.Tag.Get("env") == "" || f.Tag.Get("desc") == "" {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if !f.Anonymous && (f.Tag.Get("env") == "" || f.Tag.Get("desc") == "") {
 			t.Errorf("%s has no env or desc tag", f.Name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -26,7 +27,7 @@ func (p *Publisher) Note(ctx context.Context, topic schemas.Topic, key string, v
 	if err != nil {
 		return fmt.Errorf("encoding note %s: %w", key, err)
 	}
-	return p.enqueue(ctx, message{topic: topic, key: []byte(key), value: value})
+	return p.enqueue(ctx, message{Message: kafka.Message{Topic: topic, Key: []byte(key), Value: value}})
 }
 
 // recall calls each with the latest note of every key that begins with prefix, in no order.
@@ -41,8 +42,8 @@ func (l *Log) Notes(ctx context.Context, topic schemas.Topic, prefix string, eac
 		if err != nil {
 			return fmt.Errorf("reading notes: %w", err)
 		}
-		if strings.HasPrefix(string(rec.key), prefix) {
-			latest[string(rec.key)] = rec.Value
+		if strings.HasPrefix(string(rec.Key), prefix) {
+			latest[string(rec.Key)] = rec.Value
 		}
 	}
 	for key, value := range latest {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/base/display"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -45,7 +46,7 @@ type DeadLetter struct {
 	Schema string
 	Time   time.Time // informative
 
-	headers []header
+	Headers []kafka.Header // of the record that was set aside
 }
 
 // deadLetter makes the message that sets rec aside. The key names the record, so that a reader can tell a second
@@ -54,66 +55,66 @@ func deadLetter(stage string, rec Record, reason string) message {
 	if reason = display.Redacted(reason); len(reason) > maxReasonBytes {
 		reason = strings.ToValidUTF8(reason[:maxReasonBytes], "")
 	}
-	m := message{
-		topic: schemas.DeadLetters,
-		key:   fmt.Appendf(nil, "%s/%d/%d", rec.Topic, rec.Lane, rec.Offset),
-		value: rec.Value,
-		headers: []header{
+	m := message{Message: kafka.Message{
+		Topic: schemas.DeadLetters,
+		Key:   fmt.Appendf(nil, "%s/%d/%d", rec.Topic, rec.Lane, rec.Offset),
+		Value: rec.Value,
+		Headers: []kafka.Header{
 			{Key: headerDeadTopic, Value: []byte(rec.Topic)},
 			{Key: headerDeadLane, Value: strconv.AppendInt(nil, int64(rec.Lane), 10)},
 			{Key: headerDeadOffset, Value: strconv.AppendInt(nil, rec.Offset, 10)},
 			{Key: headerDeadStage, Value: []byte(stage)},
 			{Key: headerDeadReason, Value: []byte(reason)},
 		},
+	}}
+	if rec.Key != nil {
+		m.Headers = append(m.Headers, kafka.Header{Key: headerDeadKey, Value: rec.Key[:min(len(rec.Key), maxDeadKeyBytes)]})
 	}
-	if rec.key != nil {
-		m.headers = append(m.headers, header{Key: headerDeadKey, Value: rec.key[:min(len(rec.key), maxDeadKeyBytes)]})
-	}
-	if !m.addHeaders(rec.headers) || len(rec.key) > maxDeadKeyBytes {
-		m.headers = append(m.headers, header{Key: headerDeadCut, Value: strconv.AppendInt(nil, int64(len(rec.Value)), 10)})
+	if !m.addHeaders(rec.Headers) || len(rec.Key) > maxDeadKeyBytes {
+		m.Headers = append(m.Headers, kafka.Header{Key: headerDeadCut, Value: strconv.AppendInt(nil, int64(len(rec.Value)), 10)})
 	}
 	return m
 }
 
 // addHeaders appends as many headers as a reader takes, with room for [headerDeadCut]. It reports whether these are
 // all.
-func (m *message) addHeaders(more []header) bool {
+func (m *message) addHeaders(more []kafka.Header) bool {
 	const room = 64
 	size := room
-	for _, h := range m.headers {
+	for _, h := range m.Headers {
 		size += len(h.Key) + len(h.Value)
 	}
 	for _, h := range more {
 		size += len(h.Key) + len(h.Value)
-		if size > maxHeaderBytes || len(m.headers)+1 >= maxRecordHeaders {
+		if size > kafka.MaxHeaderBytes || len(m.Headers)+1 >= kafka.MaxRecordHeaders {
 			return false
 		}
-		m.headers = append(m.headers, h)
+		m.Headers = append(m.Headers, h)
 	}
 	return true
 }
 
 // cut shortens a dead letter to about most bytes, and notes how long its record was. It reports whether that was possible.
 func (m *message) cut(most int64) bool {
-	if m.topic != schemas.DeadLetters || m.wireSize() <= most {
+	if m.Topic != schemas.DeadLetters || m.WireSize() <= most {
 		return false
 	}
-	m.headers = slices.Clone(m.headers)
-	whole := int64(len(m.value))
+	m.Headers = slices.Clone(m.Headers)
+	whole := int64(len(m.Value))
 	noted := false
-	for i, h := range m.headers {
+	for i, h := range m.Headers {
 		switch h.Key {
 		case headerDeadKey:
-			m.headers[i].Value = h.Value[:min(len(h.Value), maxReasonBytes)]
+			m.Headers[i].Value = h.Value[:min(len(h.Value), maxReasonBytes)]
 		case headerDeadCut:
 			noted = true
 		}
 	}
 	if !noted {
-		m.headers = append(m.headers, header{Key: headerDeadCut, Value: strconv.AppendInt(nil, whole, 10)})
+		m.Headers = append(m.Headers, kafka.Header{Key: headerDeadCut, Value: strconv.AppendInt(nil, whole, 10)})
 	}
-	m.value = m.value[:min(whole, max(0, whole-(m.wireSize()-most)))]
-	return int64(len(m.value)) < whole || m.wireSize() <= most
+	m.Value = m.Value[:min(whole, max(0, whole-(m.WireSize()-most)))]
+	return int64(len(m.Value)) < whole || m.WireSize() <= most
 }
 
 // DeadLetter sets aside a record that was read with a [Reader], and waits for the ack.
@@ -177,7 +178,7 @@ func (l *Log) DeadLettersFrom(ctx context.Context, first int64) iter.Seq2[DeadLe
 				yield(DeadLetter{}, err)
 				return
 			}
-			d, err := parseDeadLetter(rec)
+			d, err := ParseDeadLetter(rec)
 			if err != nil {
 				l.logger.Warn("passing over a foreign record", keyTopic, schemas.DeadLetters, keyOffset, rec.Offset, keyErr, err)
 				continue
@@ -194,7 +195,8 @@ func (l *Log) DeadLettersFrom(ctx context.Context, first int64) iter.Seq2[DeadLe
 	}
 }
 
-func parseDeadLetter(rec Record) (DeadLetter, error) {
+// ParseDeadLetter reads a record of the topic dead-letters.
+func ParseDeadLetter(rec Record) (DeadLetter, error) {
 	text := func(name string) string {
 		v, _ := rec.Header(name)
 		return string(v)
@@ -210,7 +212,7 @@ func parseDeadLetter(rec Record) (DeadLetter, error) {
 	if d.Topic == "" || lerr != nil || oerr != nil {
 		return d, fmt.Errorf("headers %s, %s, %s do not name a record", headerDeadTopic, headerDeadLane, headerDeadOffset)
 	}
-	for _, h := range rec.headers {
+	for _, h := range rec.Headers {
 		switch {
 		case h.Key == headerDeadKey:
 			d.Key = h.Value
@@ -219,7 +221,7 @@ func parseDeadLetter(rec Record) (DeadLetter, error) {
 				return d, fmt.Errorf("header %s: %w", headerDeadCut, err)
 			}
 		case !strings.HasPrefix(h.Key, "dl-"):
-			d.headers = append(d.headers, h)
+			d.Headers = append(d.Headers, h)
 		}
 	}
 	return d, nil
@@ -236,5 +238,5 @@ func (p *Publisher) Republish(ctx context.Context, d DeadLetter) error {
 		return fmt.Errorf("republishing %s, lane %d, offset %d: its records are numbered by the stage that wrote them",
 			d.Topic, d.Lane, d.Offset)
 	}
-	return p.enqueue(ctx, message{topic: d.Topic, lane: d.Lane, key: d.Key, value: d.Value, headers: d.headers})
+	return p.enqueue(ctx, message{Message: kafka.Message{Topic: d.Topic, Lane: d.Lane, Key: d.Key, Value: d.Value, Headers: d.Headers}})
 }

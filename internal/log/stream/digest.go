@@ -86,13 +86,13 @@ func (r *Reader) nextBelow(ctx context.Context, end int64) (Record, bool, error)
 			return rec, rec.Offset < end, nil
 		case err != nil:
 			return rec, false, err
-		case r.pos.Offset >= end || r.f.passed.Load() >= end && len(r.chunk) == 0 && r.f.idle():
+		case r.pos.Offset >= end || r.f.Passed() >= end && len(r.chunk) == 0 && r.f.Idle():
 			return Record{}, false, nil
 		}
 		select {
 		case <-ctx.Done():
 			return Record{}, false, ctx.Err()
-		case <-r.f.ready:
+		case <-r.f.Ready():
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package stream runs the stages on the log. It holds lanes and their owners, resuming after a crash, and readers
-// that see every record once. It also holds publishing, dead letters and the security of connections. It and the
-// embedded broker, internal/log/broker, are the only packages that know Kafka.
+// that see every record once. It also holds publishing, dead letters and the skips of operators. It reaches the brokers
+// through internal/log/kafka, and names no client library.
 //
 // A program opens a [Log] with [Connect] and runs stages on it with [Log.Run]. A [Follower] reads lanes for a stage whose
 // work goes across them, the trainer. [Reader] and [Publisher] are the level below, for producers and tools. In come the lanes of a stage's input topics, out go the same lanes of its
@@ -100,9 +100,8 @@
 //
 // # What others write
 //
-// A batch is decoded within bounds: decompression, headers, and the records of one fetch. What cannot be read is set
-// aside as one dead letter that names its offsets. Records of aborted transactions were never written. A dead letter
-// that its topic does not take is cut, and says so.
+// Package kafka decodes a batch within bounds, and passes over aborted transactions. A batch that cannot be read is set
+// aside as one dead letter that names its offsets. A dead letter that its topic does not take is cut, and says so.
 //
 // # Notes
 //

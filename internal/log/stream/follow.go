@@ -8,8 +8,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/segmentio/kafka-go"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/log/kafka"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -43,7 +44,7 @@ const followBytes = 8 << 20
 // Follow makes a follower.
 func (l *Log) Follow(spec FollowSpec) *Follower {
 	f := &Follower{roster: l.newRoster(spec.Name, append([]schemas.Topic{spec.Topic}, spec.Writes...), spec.Counters, func(error) {}), spec: spec}
-	f.saying.Store(newCommits(nil))
+	f.saying.Store(kafka.NewCommits(nil))
 	if spec.ParkedPause > 0 {
 		f.parkedPause = spec.ParkedPause
 	}
@@ -58,7 +59,7 @@ func (f *Follower) Pulse(lane int) *Pulse { return f.watchdog.Lane(lane) }
 
 // Reached notes how far the stage's work is in a lane. Lag dashboards show it.
 func (f *Follower) Reached(lane int, offset int64) {
-	f.saying.Load().add(f.log.name(f.spec.Topic), lane, offset)
+	f.saying.Load().Reached(f.spec.Topic, lane, offset)
 }
 
 // Watch tells others of the lanes until ctx ends, and once more then: their progress, their states, their stalls.
@@ -80,7 +81,7 @@ func (f *Follower) Watch(ctx context.Context) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.log.cfg.RequestTimeout)
 	defer cancel()
-	if err := f.log.retry(last, "committing the last offsets of "+f.stage, f.commit); err != nil {
+	if err := f.log.Retry(last, "committing the last offsets of "+f.stage, f.commit); err != nil {
 		f.log.logger.Warn("who asks for the lag will see less than was done", keyStage, f.stage, keyErr, err)
 	}
 }
@@ -112,7 +113,7 @@ var errLetters = errors.New("setting a record aside")
 
 // follow reads a lane to its end, taking it up again after faults.
 func (f *Follower) follow(ctx context.Context, l *FollowedLane, at Position) error {
-	var pause backoff
+	var pause kafka.Backoff
 	for {
 		begun := time.Now()
 		err := f.read(ctx, l, &at)
@@ -206,20 +207,9 @@ func (f *Follower) Whole(ctx context.Context, topic schemas.Topic, lane int, fro
 	return errors.Join(err, telling.Wait())
 }
 
-// commit tells the consumer group what is new. Nothing depends on it. The next call says what this one could not.
+// commit tells the consumer group what is new. Nothing depends on it.
 func (f *Follower) commit(ctx context.Context) error {
-	saying := f.saying.Load()
-	offsets := saying.take()
-	if len(offsets) == 0 {
-		return nil
-	}
-	ctx, cancel := f.log.request(ctx)
-	defer cancel()
-	err := f.log.commitOffsets(ctx, &kafka.OffsetCommitRequest{GroupID: f.log.cfg.GroupID(f.stage), GenerationID: -1, Topics: offsets})
-	if err != nil {
-		saying.again(offsets)
-	}
-	return err
+	return f.log.Commit(ctx, f.stage, f.saying.Load())
 }
 
 func stoppedKey(stage string, topic schemas.Topic, lane int) string {
@@ -228,7 +218,7 @@ func stoppedKey(stage string, topic schemas.Topic, lane int) string {
 
 // note notes where a lane has stopped, for those who look for its fault. They cannot know what its stage has in memory.
 func (f *Follower) note(ctx context.Context, topic schemas.Topic, lane int, at Position) {
-	ctx, cancel := f.log.request(ctx)
+	ctx, cancel := context.WithTimeout(ctx, f.log.cfg.RequestTimeout)
 	defer cancel()
 	if err := f.log.remember(ctx, stoppedKey(f.stage, topic, lane), at); err != nil {
 		f.log.logger.Warn("noting where a lane has stopped", keyStage, f.stage, keyLane, lane, keyErr, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -116,7 +117,7 @@ func TestFollow(t *testing.T) {
 				})
 				await(t, "the place is noted", func() bool {
 					at, _, err := l.Stopped(t.Context(), "trainer", schemas.Scored, 0)
-					return err == nil && at == Position{1, 1}
+					return err == nil && at == Position{Offset: 1, Seq: 1}
 				})
 				mu.Lock()
 				fault = nil
@@ -181,8 +182,8 @@ func TestFollowEnds(t *testing.T) {
 // TestUnfollowedStopped asks for the place of a lane that was never parked.
 func TestUnfollowedStopped(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 12))
-	l.Follow(FollowSpec{Name: "trainer", Topic: schemas.Scored}).note(t.Context(), schemas.Scored, 10, Position{3, 4})
-	for lane, want := range map[int]Position{1: {}, 10: {3, 4}} {
+	l.Follow(FollowSpec{Name: "trainer", Topic: schemas.Scored}).note(t.Context(), schemas.Scored, 10, Position{Offset: 3, Seq: 4})
+	for lane, want := range map[int]Position{1: {}, 10: {Offset: 3, Seq: 4}} {
 		if at, _, err := l.Stopped(t.Context(), "trainer", schemas.Scored, lane); err != nil || at != want {
 			t.Errorf("lane %d stopped at %+v (%v), want %+v", lane, at, err, want)
 		}
@@ -200,7 +201,7 @@ func TestTheLastProgressIsSaid(t *testing.T) {
 	await(t, "both lanes are read", func() bool { return f.has(0, "a") && f.has(1, "b") })
 	committed := func(offset int64) bool {
 		lags := must.Get(l.Lag(t.Context(), "trainer", schemas.Scored))(t)
-		return !slices.ContainsFunc(lags, func(lag LaneLag) bool { return lag.Committed != offset })
+		return !slices.ContainsFunc(lags, func(lag kafka.LaneLag) bool { return lag.Committed != offset })
 	}
 	f.Reached(0, 1)
 	f.Reached(1, 1)

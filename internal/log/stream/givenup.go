@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -60,7 +61,7 @@ func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 	if what == nil {
 		return nil
 	}
-	why, err := ln.log.nobodyMakes(ctx, r.f.topic, ln.id, makers)
+	why, err := ln.log.nobodyMakes(ctx, r.f.Topic(), ln.id, makers)
 	unsure := ln.out.again.unsure()
 	if err == nil && why == "" && unsure != nil { // nobody makes anything of a record that was not written
 		var through bool
@@ -129,7 +130,7 @@ func (l *Log) isThrough(ctx context.Context, m Maker, lane int, skips []Skip) (b
 	if err != nil {
 		return false, err
 	}
-	at := slices.IndexFunc(lags, func(x LaneLag) bool { return x.Lane == lane })
+	at := slices.IndexFunc(lags, func(x kafka.LaneLag) bool { return x.Lane == lane })
 	if at < 0 || lags[at].Committed < 0 {
 		return false, nil
 	}
@@ -137,8 +138,7 @@ func (l *Log) isThrough(ctx context.Context, m Maker, lane int, skips []Skip) (b
 	if err != nil {
 		return false, err
 	}
-	f := &fetcher{log: l, topic: m.Reads, lane: lane, budget: maxFetchBytes}
-	_, left, err := l.lastIn(ctx, f, max(lags[at].Committed, b.Start), b.End, func(r *Record) bool {
+	_, left, err := l.LastIn(ctx, m.Reads, lane, max(lags[at].Committed, b.Start), b.End, func(r *Record) bool {
 		return isSequenced(r) && !slices.ContainsFunc(skips, func(s Skip) bool {
 			return s.Topic == m.Reads && (s.From.Seq <= r.Seq && r.Seq < s.To.Seq || declaredForeign([]Skip{s}, r.Offset))
 		})

@@ -51,7 +51,7 @@ func TestNobodyMakesWhatWasSkipped(t *testing.T) {
 	if why := nobody(); why != "" {
 		t.Errorf("nothing was skipped, and nobody makes more: %s", why)
 	}
-	must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Scored, From: Position{2, 2}, To: Position{3, 3}, Reason: "broken"}))
+	must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Scored, From: Position{Offset: 2, Seq: 2}, To: Position{Offset: 3, Seq: 3}, Reason: "broken"}))
 	if why := nobody(); why != "" {
 		t.Errorf("the maker has read nothing yet, and nobody makes more: %s", why)
 	}

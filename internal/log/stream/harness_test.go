@@ -13,6 +13,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -60,9 +61,9 @@ const testSchema = "pairstream.test/1"
 
 // pair returns a message as an outside producer writes it.
 func pair(lane int, value string) message {
-	return message{topic: schemas.Pairs, lane: lane, value: []byte(value), headers: []header{
+	return message{Message: kafka.Message{Topic: schemas.Pairs, Lane: lane, Value: []byte(value), Headers: []kafka.Header{
 		{Key: schemas.HeaderSchema, Value: []byte(testSchema)},
-	}}
+	}}}
 }
 
 // numbered returns a message as a stage writes it.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,9 +20,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
+
+// logAppendTime is the bit of a batch whose records have the time of the broker.
+const logAppendTime = 0x08
 
 // rawBatch is a batch as a hostile producer makes it. What it says of itself need not be true.
 type rawBatch struct {
@@ -35,19 +38,13 @@ type rawBatch struct {
 }
 
 func (b rawBatch) bytes() []byte {
-	raw := make([]byte, batchHead, batchHead+len(b.body))
-	binary.BigEndian.PutUint32(raw[batchLength:], uint32(batchHead-12+len(b.body)))
-	raw[batchMagic] = 2
-	raw[batchAttributes+1] = b.codec | b.flags
-	binary.BigEndian.PutUint64(raw[batchFirstTime:], uint64(b.time))
-	binary.BigEndian.PutUint32(raw[batchLastDelta:], uint32(b.count-1))
-	for i := batchProducer; i < batchCount; i++ {
-		raw[i] = 0xff
+	raw := kmsg.RecordBatch{
+		Length: int32(49 + len(b.body)), Magic: 2, Attributes: int16(b.codec | b.flags), LastOffsetDelta: b.count - 1, FirstTimestamp: b.time,
+		ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: b.count, Records: b.body,
 	}
-	binary.BigEndian.PutUint32(raw[batchCount:], uint32(b.count))
-	raw = append(raw, b.body...)
-	binary.BigEndian.PutUint32(raw[batchCRC:], crc32.Checksum(raw[batchAttributes:], castagnoli))
-	return raw
+	const behindTheSum = 21
+	raw.CRC = int32(crc32.Checksum(raw.AppendTo(nil)[behindTheSum:], crc32.MakeTable(crc32.Castagnoli)))
+	return raw.AppendTo(nil)
 }
 
 // rawRecord returns a record of a batch, with its headers as they are.
@@ -100,7 +97,7 @@ func produceRaw(t *testing.T, l *Log, b rawBatch) error {
 	p := kmsg.NewProduceRequestTopicPartition()
 	p.Records = b.bytes()
 	topic := kmsg.NewProduceRequestTopic()
-	topic.Topic, topic.Partitions = l.name(schemas.Pairs), append(topic.Partitions, p)
+	topic.Topic, topic.Partitions = l.Name(schemas.Pairs), append(topic.Partitions, p)
 	req := kmsg.NewPtrProduceRequest()
 	req.SetVersion(8)
 	req.Acks, req.TimeoutMillis, req.Topics = -1, 5000, append(req.Topics, topic)
@@ -120,7 +117,7 @@ func TestHostileBatches(t *testing.T) {
 		aside  string // the reason with which the rest is set aside
 		refuse bool   // the broker does not take it
 	}{
-		"a time of the broker's":        {batch: rawBatch{count: 1, body: good, flags: attrLogAppendTime}, refuse: true},
+		"a time of the broker's":        {batch: rawBatch{count: 1, body: good, flags: logAppendTime}, refuse: true},
 		"a negative number of records":  {batch: rawBatch{count: -1, body: good}, refuse: true},
 		"no records":                    {batch: rawBatch{count: 0}, refuse: true},
 		"records without end":           {batch: rawBatch{count: 1 << 30, body: good}, refuse: true},
@@ -194,7 +191,7 @@ func TestChecksumThatNeverMatches(t *testing.T) {
 	t.Cleanup(c.Close)
 	l := openLog(t, testConfig(c.ListenAddrs()[0], "", 1))
 	put(t, l, pair(0, "before"))
-	must.Do(t, produceRaw(t, l, rawBatch{count: 2, flags: attrLogAppendTime, body: slices.Concat(rawRecord(0, []byte("x"), noHeaders), rawRecord(1, []byte("y"), noHeaders))}))
+	must.Do(t, produceRaw(t, l, rawBatch{count: 2, flags: logAppendTime, body: slices.Concat(rawRecord(0, []byte("x"), noHeaders), rawRecord(1, []byte("y"), noHeaders))}))
 	put(t, l, pair(0, "behind"))
 	r := start(l, batcherSpec())
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
@@ -224,31 +221,6 @@ func TestTimesOfProducersStopNoLane(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestRefusedHeadersKeepNothing decodes batches whose headers are large and compressed. What is kept of them is what
-// counts as bytes in flight.
-func TestRefusedHeadersKeepNothing(t *testing.T) {
-	one := rawBatch{codec: 1, count: 1, body: gzipped(t, rawRecord(0, []byte("x"), headersOf(1, make([]byte, 1900<<10))))}.bytes()
-	const batches = 100
-	var raw []byte
-	for i := range uint64(batches) {
-		binary.BigEndian.PutUint64(one, i)
-		raw = append(raw, one...)
-	}
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	d := batchDecoder{topic: schemas.Pairs, limit: 2 << 20}
-	if err := d.decode(raw); err != nil || len(d.records) != batches {
-		t.Fatalf("%d records, %v", len(d.records), err)
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 4<<20 {
-		t.Errorf("%d records of %d bytes keep %d MiB", len(d.records), d.bytes, kept>>20)
-	}
-	runtime.KeepAlive(d.records)
 }
 
 // bombOf returns a record of so many times 40 MB of zeros.
@@ -281,7 +253,7 @@ func TestHeadersAreCounted(t *testing.T) {
 	l := openLog(t, cfg)
 	for i := range 100 {
 		m := pair(0, fmt.Sprint("pair ", i))
-		m.headers = append(m.headers, header{Key: "large", Value: make([]byte, 60<<10)})
+		m.Headers = append(m.Headers, kafka.Header{Key: "large", Value: make([]byte, 60<<10)})
 		put(t, l, m)
 	}
 	var c Counters
@@ -304,7 +276,7 @@ func TestHeadersAreCounted(t *testing.T) {
 func TestAbortedTransactions(t *testing.T) {
 	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
-	client := kgoClient(t, l, kgo.TransactionalID("producer"), kgo.DefaultProduceTopic(l.name(schemas.Pairs)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client := kgoClient(t, l, kgo.TransactionalID("producer"), kgo.DefaultProduceTopic(l.Name(schemas.Pairs)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	transaction := func(end kgo.TransactionEndTry, values ...string) {
 		t.Helper()
 		must.Do(t, client.BeginTransaction())
@@ -363,9 +335,10 @@ func TestDeadLetterThatDoesNotFit(t *testing.T) {
 			l := openLog(t, cfg)
 			if c.limit > 0 {
 				alterTopic(t, l, schemas.DeadLetters, "max.message.bytes", fmt.Sprint(c.limit))
-				l.limits.Clear()
+				l = must.Get(Connect(t.Context(), cfg, Options{}))(t) // which does not know
+				t.Cleanup(l.Close)
 			}
-			rec := Record{Topic: schemas.Pairs, Offset: 7, Value: bytes.Repeat([]byte("v"), c.value), key: bytes.Repeat([]byte("k"), c.key)}
+			rec := Record{Topic: schemas.Pairs, Offset: 7, Value: bytes.Repeat([]byte("v"), c.value), Key: bytes.Repeat([]byte("k"), c.key)}
 			p := l.NewPublisher(PublisherOptions{})
 			must.Do(t, p.DeadLetter(t.Context(), "encoder", rec, "malformed: it is"))
 			must.Do(t, p.Close(t.Context()))
@@ -396,7 +369,7 @@ func alterTopic(t *testing.T, l *Log, topic schemas.Topic, name, value string) {
 	rc := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
 	rc.Name, rc.Value = name, &value
 	r := kmsg.NewIncrementalAlterConfigsRequestResource()
-	r.ResourceType, r.ResourceName, r.Configs = kmsg.ConfigResourceTypeTopic, l.name(topic), append(r.Configs, rc)
+	r.ResourceType, r.ResourceName, r.Configs = kmsg.ConfigResourceTypeTopic, l.Name(topic), append(r.Configs, rc)
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	req.Resources = append(req.Resources, r)
 	resp := must.Get(req.RequestWith(t.Context(), kgoClient(t, l)))(t)
@@ -417,32 +390,20 @@ func TestReasonClasses(t *testing.T) {
 	}
 }
 
-func TestPlainWithoutTLSWarns(t *testing.T) {
-	b := startBroker(t, broker.Options{SASL: saslPlain, User: "user", Pass: testPassword})
-	cfg := testConfig(b.Addr(), "", 1)
-	cfg.SASL, cfg.SASLUser, cfg.SASLPassword = saslPlain, "user", testPassword
-	var out strings.Builder
-	l := must.Get(Connect(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}))(t)
-	l.Close()
-	if !strings.Contains(out.String(), "KAFKA_TLS=true") || strings.Contains(out.String(), "horse") {
-		t.Errorf("logged %q", out.String())
-	}
-}
-
 // TestDeadLetterWithLargeHeaders sets aside records whose key and headers fill what a reader takes. The headers of
 // the letter come on top, and a reader must still take the letter.
 func TestDeadLetterWithLargeHeaders(t *testing.T) {
 	b := startBroker(t, broker.Options{})
-	large := make([]byte, maxHeaderBytes-8)
-	many := make([]header, maxRecordHeaders)
+	large := make([]byte, kafka.MaxHeaderBytes-8)
+	many := make([]kafka.Header, kafka.MaxRecordHeaders)
 	for i := range many {
-		many[i] = header{Key: "k", Value: []byte("v")}
+		many[i] = kafka.Header{Key: "k", Value: []byte("v")}
 	}
 	for name, rec := range map[string]Record{
-		"a large key":    {key: make([]byte, 2<<20)},
-		"a large header": {headers: []header{{Key: "k", Value: large}}},
-		"many headers":   {headers: many},
-		"all of it":      {key: make([]byte, 100<<10), headers: append([]header{{Key: "large", Value: large[:60<<10]}}, many[1:]...)},
+		"a large key":    {Key: make([]byte, 2<<20)},
+		"a large header": {Headers: []kafka.Header{{Key: "k", Value: large}}},
+		"many headers":   {Headers: many},
+		"all of it":      {Key: make([]byte, 100<<10), Headers: append([]kafka.Header{{Key: "large", Value: large[:60<<10]}}, many[1:]...)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := openLog(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 1))
@@ -453,7 +414,7 @@ func TestDeadLetterWithLargeHeaders(t *testing.T) {
 			for d, err := range l.DeadLetters(t.Context()) {
 				must.Do(t, err)
 				n++
-				if d.Offset != 7 || string(d.Value) != "value" || !bytes.HasPrefix(rec.key, d.Key) {
+				if d.Offset != 7 || string(d.Value) != "value" || !bytes.HasPrefix(rec.Key, d.Key) {
 					t.Errorf("set aside: offset %d, %q with a key of %d bytes", d.Offset, d.Value, len(d.Key))
 				}
 			}

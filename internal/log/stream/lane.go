@@ -85,7 +85,7 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 			return err
 		}
 		ln.readers[t] = ln.log.newReader(t, ln.id, from, share, ln.instruments, given)
-		ln.pos = append(ln.pos, TopicPosition{t, from})
+		ln.pos = append(ln.pos, TopicPosition{Topic: t, Position: from})
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (ln *lane) setBudget(budget int64) {
 	share := budget / int64(len(ln.spec.Inputs)+1)
 	ln.out.pub.setBudget(share)
 	for _, r := range ln.readers {
-		r.f.setBudget(share)
+		r.f.SetBudget(share)
 	}
 }
 
@@ -274,7 +274,7 @@ func (ln *lane) advance(rec *Record) {
 		if ln.pos[i].Topic == rec.Topic {
 			ln.pos[i].Position = rec.Next()
 		} else {
-			rec.others = append(rec.others, ln.pos[i])
+			rec.Others = append(rec.Others, ln.pos[i])
 		}
 	}
 	ln.reread(rec)

@@ -10,52 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
-
-func TestBalancer(t *testing.T) {
-	member := func(id string, held ...int) kafka.GroupMember {
-		b := new(balancer)
-		b.hold(held)
-		data := must.Get(b.UserData())(t)
-		return kafka.GroupMember{ID: id, UserData: data}
-	}
-	for name, c := range map[string]struct {
-		lanes   int
-		members []kafka.GroupMember
-		want    map[string][]int
-	}{
-		"one":                     {3, []kafka.GroupMember{member("a")}, map[string][]int{"a": {0, 1, 2}}},
-		"two, even":               {4, []kafka.GroupMember{member("a"), member("b")}, map[string][]int{"a": {0, 1}, "b": {2, 3}}},
-		"order does not count":    {4, []kafka.GroupMember{member("b"), member("a")}, map[string][]int{"a": {0, 1}, "b": {2, 3}}},
-		"two, odd":                {3, []kafka.GroupMember{member("a"), member("b")}, map[string][]int{"a": {0, 2}, "b": {1}}},
-		"more members than lanes": {1, []kafka.GroupMember{member("a"), member("b")}, map[string][]int{"a": {0}, "b": nil}},
-		"a newcomer":              {4, []kafka.GroupMember{member("a"), member("b", 0, 1, 2, 3)}, map[string][]int{"a": {2, 3}, "b": {0, 1}}},
-		"odd lane stays":          {3, []kafka.GroupMember{member("a"), member("b", 0, 1, 2)}, map[string][]int{"a": {2}, "b": {0, 1}}},
-		"one leaves":              {4, []kafka.GroupMember{member("b", 2, 3)}, map[string][]int{"b": {2, 3, 0, 1}}},
-		"two claim the same":      {4, []kafka.GroupMember{member("a", 1, 2), member("b", 1, 2)}, map[string][]int{"a": {1, 2}, "b": {0, 3}}},
-		"claims what is not":      {2, []kafka.GroupMember{member("a", 7), member("b", 0)}, map[string][]int{"a": {1}, "b": {0}}},
-		"foreign user data":       {2, []kafka.GroupMember{{ID: "a", UserData: []byte{0xff}}, member("b", 0)}, map[string][]int{"a": {1}, "b": {0}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var partitions []kafka.Partition
-			for i := range c.lanes {
-				partitions = append(partitions, kafka.Partition{Topic: "pairs", ID: i})
-			}
-			got := new(balancer).AssignGroups(c.members, partitions)
-			for id, want := range c.want {
-				if !slices.Equal(got[id]["pairs"], want) {
-					t.Errorf("%s gets %v, want %v", id, got[id]["pairs"], want)
-				}
-			}
-		})
-	}
-}
 
 // TestGroupWithABrokerThatHangs lists a broker first that accepts connections and never answers.
 func TestGroupWithABrokerThatHangs(t *testing.T) {
@@ -72,6 +34,9 @@ func TestGroupWithABrokerThatHangs(t *testing.T) {
 	r.stop(t)
 }
 
+// protocolName is that of the lanes' balancer. Members of a group must have one in common.
+const protocolName = "pairstream-sticky"
+
 // TestLeavingWhileOthersAreAwaited stops an owner while its group waits for a member that is gone without a word.
 func TestLeavingWhileOthersAreAwaited(t *testing.T) {
 	t.Parallel()
@@ -82,23 +47,24 @@ func TestLeavingWhileOthersAreAwaited(t *testing.T) {
 	put(t, l, pair(0, "one"), pair(1, "two"))
 	spec := batcherSpec()
 	group := cfg.GroupID(spec.Name)
-	ghost := kafka.JoinGroupRequest{
+	ghost := kafkago.JoinGroupRequest{
 		GroupID: group, SessionTimeout: time.Minute, RebalanceTimeout: time.Minute, ProtocolType: "consumer",
-		Protocols: []kafka.GroupProtocol{{Name: new(balancer).ProtocolName(), Metadata: kafka.GroupProtocolSubscription{Topics: []string{"pairs"}}}},
+		Protocols: []kafkago.GroupProtocol{{Name: protocolName, Metadata: kafkago.GroupProtocolSubscription{Topics: []string{"pairs"}}}},
 	}
+	asker := kafkago.Client{Addr: kafkago.TCP(cfg.Brokers...)}
 	for ghost.MemberID == "" { // the first answer may only give it
-		resp, err := l.client.JoinGroup(t.Context(), &ghost)
+		resp, err := asker.JoinGroup(t.Context(), &ghost)
 		must.Do(t, err)
 		ghost.MemberID = resp.MemberID
-		if errors.Is(resp.Error, kafka.MemberIDRequired) {
-			if resp, err = l.client.JoinGroup(t.Context(), &ghost); err != nil || resp.Error != nil {
+		if errors.Is(resp.Error, kafkago.MemberIDRequired) {
+			if resp, err = asker.JoinGroup(t.Context(), &ghost); err != nil || resp.Error != nil {
 				t.Fatal(err, resp.Error)
 			}
 		}
 	}
 	r := start(l, spec)
 	await(t, "the group waits for the ghost", func() bool {
-		resp := must.Get(l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}}))(t)
+		resp := must.Get(asker.DescribeGroups(t.Context(), &kafkago.DescribeGroupsRequest{GroupIDs: []string{group}}))(t)
 		return resp.Groups[0].GroupState == "PreparingRebalance"
 	})
 	r.stop(t)
@@ -108,8 +74,8 @@ func TestLag(t *testing.T) {
 	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 2))
 	put(t, l, pair(0, "one"), pair(0, "two"), pair(1, "three"))
-	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []LaneLag{
-		{schemas.Pairs, 0, -1, 2, ""}, {schemas.Pairs, 1, -1, 1, ""},
+	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []kafka.LaneLag{
+		{Topic: schemas.Pairs, Lane: 0, Committed: -1, End: 2, State: ""}, {Topic: schemas.Pairs, Lane: 1, Committed: -1, End: 1, State: ""},
 	}) {
 		t.Errorf("before: %+v, %v", got, err)
 	}
@@ -117,8 +83,8 @@ func TestLag(t *testing.T) {
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 1)
 	r.stop(t)
-	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []LaneLag{
-		{schemas.Pairs, 0, 2, 2, ""}, {schemas.Pairs, 1, 1, 1, ""},
+	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []kafka.LaneLag{
+		{Topic: schemas.Pairs, Lane: 0, Committed: 2, End: 2, State: ""}, {Topic: schemas.Pairs, Lane: 1, Committed: 1, End: 1, State: ""},
 	}) {
 		t.Errorf("after: %+v, %v", got, err)
 	}
@@ -196,29 +162,30 @@ func dieWhileJoining(t *testing.T, cfg Config) {
 	spec := batcherSpec()
 	group := cfg.GroupID(spec.Name)
 	// A first member takes part, and takes its time when the group is to be rebalanced.
-	first, _ := must.Get2(l.joinGroup(spec, new(balancer)))(t)
+	first := must.Get(l.JoinGroup(spec.Name, schemas.Pairs))(t)
 	gen := must.Get(first.Next(t.Context()))(t)
 	release := make(chan struct{})
 	gen.Start(func(context.Context) { <-release })
 	// Meanwhile a second member asks to join, and dies.
+	asker := kafkago.Client{Addr: kafkago.TCP(cfg.Brokers...)}
 	conn := must.Get(net.Dial("tcp", cfg.Brokers[0]))(t)
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Version, join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = 2, group, 1000, 3000, "consumer"
 	protocol := kmsg.NewJoinGroupRequestProtocol()
-	protocol.Name = new(balancer).ProtocolName()
-	pairs := l.name(schemas.Pairs)
+	protocol.Name = protocolName
+	pairs := l.Name(schemas.Pairs)
 	protocol.Metadata = slices.Concat([]byte{0, 1, 0, 0, 0, 1, 0, byte(len(pairs))}, []byte(pairs), make([]byte, 4)) // version 1, one topic, no user data
 	join.Protocols = append(join.Protocols, protocol)
 	must.Get(conn.Write(kmsg.NewRequestFormatter().AppendRequest(nil, join, 1)))(t)
 	await(t, "the second member waits", func() bool {
-		resp := must.Get(l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}}))(t)
+		resp := must.Get(asker.DescribeGroups(t.Context(), &kafkago.DescribeGroupsRequest{GroupIDs: []string{group}}))(t)
 		return len(resp.Groups[0].Members) == 2 && resp.Groups[0].GroupState == "PreparingRebalance"
 	})
 	must.Do(t, conn.Close())
 	close(release)
 	for lanes := 0; lanes != 4; { // the first generations may give it some
 		gen := must.Get(first.Next(t.Context()))(t)
-		lanes = len(gen.Assignments[pairs])
+		lanes = len(gen.Lanes)
 	}
-	must.Do(t, first.Close())
+	must.Do(t, first.Leave(func() {}))
 }

@@ -84,12 +84,12 @@ func disturbed(r *rand.Rand, topic schemas.Topic, n int) (clean, dirty []message
 			}
 		case 3:
 			m := pair(0, "junk without a seq")
-			m.topic = topic
+			m.Topic = topic
 			dirty = append(dirty, m)
 			junk++
 		case 4:
 			m := numbered(topic, 0, 0, "junk with a seq that is none \xff")
-			m.headers[1].Value = []byte([]string{"", "-1", "x", "01", "99999999999999999999"}[r.IntN(5)])
+			m.Headers[1].Value = []byte([]string{"", "-1", "x", "01", "99999999999999999999"}[r.IntN(5)])
 			dirty = append(dirty, m)
 			junk++
 		}

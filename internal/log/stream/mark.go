@@ -10,18 +10,6 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Position is a place in one lane of a topic.
-type Position struct {
-	Offset int64 // next offset to read
-	Seq    int64 // seq of the next record that is new; 0 on topics without seqs
-}
-
-// TopicPosition is a position in a stage's lane of one input topic.
-type TopicPosition struct {
-	Topic schemas.Topic
-	Position
-}
-
 // TopicSeq is the seq of the next record of a stage's lane of one output topic.
 type TopicSeq struct {
 	Topic schemas.Topic
@@ -50,7 +38,7 @@ func (m Mark) input(t schemas.Topic) Position {
 // With returns the mark with another position in one of its inputs.
 func (m Mark) With(t schemas.Topic, at Position) Mark {
 	m.Inputs = slices.DeleteFunc(slices.Clone(m.Inputs), func(p TopicPosition) bool { return p.Topic == t })
-	m.Inputs = append(m.Inputs, TopicPosition{t, at})
+	m.Inputs = append(m.Inputs, TopicPosition{Topic: t, Position: at})
 	return m
 }
 
@@ -163,7 +151,7 @@ func parseMark(src []byte) (Mark, error) {
 	d := markDecoder{rest: src[1:]}
 	var m Mark
 	for range d.count() {
-		m.Inputs = append(m.Inputs, TopicPosition{d.topic(), Position{Offset: d.number(), Seq: d.number()}})
+		m.Inputs = append(m.Inputs, TopicPosition{Topic: d.topic(), Position: Position{Offset: d.number(), Seq: d.number()}})
 	}
 	for range d.count() {
 		m.Seqs = append(m.Seqs, TopicSeq{d.topic(), d.number()})

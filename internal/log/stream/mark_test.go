@@ -17,7 +17,7 @@ func TestMarkRoundTrip(t *testing.T) {
 	for name, m := range map[string]Mark{
 		"zero": {},
 		"full": {
-			Inputs: []TopicPosition{{schemas.Groups, Position{3, 2}}, {schemas.Features, Position{1 << 40, 1 << 30}}},
+			Inputs: []TopicPosition{{Topic: schemas.Groups, Position: Position{Offset: 3, Seq: 2}}, {Topic: schemas.Features, Position: Position{Offset: 1 << 40, Seq: 1 << 30}}},
 			Seqs:   []TopicSeq{{schemas.Batches, 17}}, State: []byte("state"),
 		},
 		"state only": {State: []byte{0}},
@@ -43,7 +43,7 @@ func TestMarkRoundTrip(t *testing.T) {
 func FuzzMark(f *testing.F) {
 	f.Add(appendMark(nil, Mark{}))
 	f.Add(appendMark(nil, Mark{
-		Inputs: []TopicPosition{{schemas.Pairs, Position{300, 0}}}, Seqs: []TopicSeq{{schemas.Embeddings, 299}}, State: []byte("x"),
+		Inputs: []TopicPosition{{Topic: schemas.Pairs, Position: Position{Offset: 300, Seq: 0}}}, Seqs: []TopicSeq{{schemas.Embeddings, 299}}, State: []byte("x"),
 	}))
 	f.Add([]byte{markVersion, 0xff, 0xff, 0xff, 0xff, 0x0f})
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -68,7 +68,7 @@ func TestMarkOrder(t *testing.T) {
 	inputs, outputs := []schemas.Topic{schemas.Groups, schemas.Features}, []schemas.Topic{schemas.Batches}
 	mark := func(groups, features, batches int64) Mark {
 		return Mark{
-			Inputs: []TopicPosition{{schemas.Groups, Position{groups, groups}}, {schemas.Features, Position{features, features}}},
+			Inputs: []TopicPosition{{Topic: schemas.Groups, Position: Position{Offset: groups, Seq: groups}}, {Topic: schemas.Features, Position: Position{Offset: features, Seq: features}}},
 			Seqs:   []TopicSeq{{schemas.Batches, batches}},
 		}
 	}
@@ -103,7 +103,7 @@ func TestMarkIsCovered(t *testing.T) {
 func TestMarkOfAnotherStage(t *testing.T) {
 	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
-	put(t, l, sequenced(schemas.Embeddings, 0, 0, Mark{Inputs: []TopicPosition{{schemas.Groups, Position{1, 1}}}}, testSchema, nil))
+	put(t, l, sequenced(schemas.Embeddings, 0, 0, Mark{Inputs: []TopicPosition{{Topic: schemas.Groups, Position: Position{Offset: 1, Seq: 1}}}}, testSchema, nil))
 	err := <-start(l, batcherSpec()).done
 	if !errors.Is(err, errMark) || !strings.Contains(err.Error(), `"groups"`) {
 		t.Errorf("got %v", err)
@@ -114,7 +114,7 @@ func TestMarkOfAnotherStage(t *testing.T) {
 func TestTheFurthestCoveredMarkIsChosen(t *testing.T) {
 	mark := func(offset, chunks, groups int64, state string) Mark {
 		return Mark{
-			Inputs: []TopicPosition{{schemas.Embeddings, Position{offset, offset}}},
+			Inputs: []TopicPosition{{Topic: schemas.Embeddings, Position: Position{Offset: offset, Seq: offset}}},
 			Seqs:   []TopicSeq{{schemas.Neighbors, chunks}, {schemas.Groups, groups}}, State: []byte(state),
 		}
 	}

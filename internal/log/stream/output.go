@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -59,9 +60,9 @@ func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) erro
 		return err
 	}
 	m := o.trace(rec, o.slab.sequenced(topic, o.ln.id, seq, resume, rec.Schema(), o.slab.keep(value)))
-	if n := m.headerSize(); n > maxHeaderBytes {
+	if n := m.HeaderSize(); n > kafka.MaxHeaderBytes {
 		return fmt.Errorf("emitting to %s, lane %d, seq %d: the headers would take %d bytes, and readers take %d: the state of stage %s, %d bytes, is too large",
-			topic, o.ln.id, seq, n, maxHeaderBytes, o.ln.spec.Name, len(resume.State))
+			topic, o.ln.id, seq, n, kafka.MaxHeaderBytes, o.ln.spec.Name, len(resume.State))
 	}
 	return o.pub.enqueue(o.work, m)
 }
@@ -98,11 +99,11 @@ func (o *output) After(rec Record, state []byte) Mark {
 
 // inputs returns the positions of the inputs, with another one for that of rec. What the stage reads again is no input.
 func (o *output) inputs(rec Record, own Position) []TopicPosition {
-	inputs := make([]TopicPosition, 0, len(rec.others)+1)
+	inputs := make([]TopicPosition, 0, len(rec.Others)+1)
 	if !slices.Contains(o.ln.spec.Rereads, rec.Topic) {
-		inputs = append(inputs, TopicPosition{rec.Topic, own})
+		inputs = append(inputs, TopicPosition{Topic: rec.Topic, Position: own})
 	}
-	return append(inputs, rec.others...)
+	return append(inputs, rec.Others...)
 }
 
 func (o *output) DeadLetter(rec Record, reason string) error {

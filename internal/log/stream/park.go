@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -27,13 +27,17 @@ const parkedPause = time.Minute
 // isDamage reports whether an error comes from what is in the log, or from what the brokers refuse. Another process
 // would meet it as well.
 func isDamage(err error) bool {
-	var refused kafka.Error
-	for _, sentinel := range []error{ErrDamaged, ErrGap, ErrTooLarge, errBatch} {
+	for _, sentinel := range []error{ErrDamaged, ErrGap, kafka.ErrTooLarge, kafka.ErrBatch} {
 		if errors.Is(err, sentinel) {
 			return true
 		}
 	}
-	return errors.As(err, &refused)
+	return kafka.Refuses(err)
+}
+
+// isTransient reports whether a stage's error is a fault that may pass.
+func isTransient(err error) bool {
+	return !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrGap) && !errors.Is(err, kafka.ErrTooLarge) && kafka.IsTransient(err)
 }
 
 // newer reports whether a record that cannot be read may be one of a newer version. Only stages write its topic, and
@@ -62,8 +66,8 @@ type roster struct {
 	ids         sync.Map                      // of the topics, at the last look
 	instruments *instruments
 	watchdog    *Watchdog
-	saying      atomic.Pointer[commits] // of the latest generation
-	fail        func(error)             // ends the process's part in the stage
+	saying      atomic.Pointer[kafka.Commits] // of the latest generation
+	fail        func(error)                   // ends the process's part in the stage
 	parkedPause time.Duration
 	saidAfter   time.Duration
 
@@ -83,7 +87,7 @@ func (l *Log) newRoster(stage string, topics []schemas.Topic, c *Counters, fail 
 
 // tryAgain decides about a lane that has failed. A fault that may pass is tried again after a pause, any other parks the
 // lane. tryAgain reports false when the turn is over meanwhile.
-func (r *roster) tryAgain(reading context.Context, lane int, begun time.Time, pause *backoff, err error) bool {
+func (r *roster) tryAgain(reading context.Context, lane int, begun time.Time, pause *kafka.Backoff, err error) bool {
 	if !isTransient(err) {
 		return r.park(reading, lane, err)
 	}
@@ -91,9 +95,9 @@ func (r *roster) tryAgain(reading context.Context, lane int, begun time.Time, pa
 	r.log.metrics.restarts.WithLabelValues(r.stage).Inc()
 	r.log.logger.Warn("taking a lane up again", keyStage, r.stage, keyLane, lane, keyErr, err)
 	if time.Since(begun) > time.Minute { // this is another fault than the one before
-		pause.reset()
+		pause.Reset()
 	}
-	return pause.wait(reading) == nil
+	return pause.Wait(reading) == nil
 }
 
 // park takes a lane with a lasting fault out of service. It reports whether to try again: after a pause, for as long
@@ -223,6 +227,6 @@ func (r *roster) say(lane int, state string) {
 	r.instruments.c.say(lane, state)
 	w := r.saying.Load()
 	if w != nil {
-		w.say(r.log.name(r.input), lane, state)
+		w.Say(r.input, lane, state)
 	}
 }

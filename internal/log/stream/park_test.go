@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/segmentio/kafka-go"
+	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -75,9 +76,9 @@ func TestDamagedLaneIsParked(t *testing.T) {
 		want string
 	}{
 		"damaged":                {Damaged(errors.New("a page is torn out")), "a page is torn out"},
-		"too large for a topic":  {ErrTooLarge, "larger than its topic takes"},
-		"refused by the brokers": {kafka.TopicAuthorizationFailed, "Topic Authorization Failed"},
-		"a wrong clock":          {kafka.InvalidTimestamp, "Invalid Timestamp"},
+		"too large for a topic":  {kafka.ErrTooLarge, "larger than its topic takes"},
+		"refused by the brokers": {kafkago.TopicAuthorizationFailed, "Topic Authorization Failed"},
+		"a wrong clock":          {kafkago.InvalidTimestamp, "Invalid Timestamp"},
 		"not known":              {errors.New("something broke"), "something broke"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,9 +181,9 @@ func TestWaitingIsSaid(t *testing.T) {
 
 func TestIsTransient(t *testing.T) {
 	for err, want := range map[error]bool{
-		kafka.NotLeaderForPartition: true, kafka.RequestTimedOut: true, kafka.LeaderNotAvailable: true, kafka.NotEnoughReplicas: true,
+		kafkago.NotLeaderForPartition: true, kafkago.RequestTimedOut: true, kafkago.LeaderNotAvailable: true, kafkago.NotEnoughReplicas: true,
 		io.ErrUnexpectedEOF: true, context.DeadlineExceeded: true, Transient(errors.New("x")): true,
-		kafka.OffsetOutOfRange: false, kafka.MessageSizeTooLarge: false, kafka.TopicAuthorizationFailed: false, kafka.InvalidTimestamp: false,
+		kafkago.OffsetOutOfRange: false, kafkago.MessageSizeTooLarge: false, kafkago.TopicAuthorizationFailed: false, kafkago.InvalidTimestamp: false,
 		Damaged(io.ErrUnexpectedEOF): false, errors.New("x"): false, ErrGap: false,
 	} {
 		for _, e := range []error{err, fmt.Errorf("reading: %w", err)} {

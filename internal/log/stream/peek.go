@@ -14,10 +14,7 @@ func (l *Log) LastRecord(ctx context.Context, topic schemas.Topic, lane int) (Re
 	if !Sequenced(topic) {
 		counts = func(*Record) bool { return true }
 	}
-	rec, found, err := l.LastWhere(ctx, topic, lane, counts)
-	schema, _ := rec.Header(schemas.HeaderSchema)
-	rec.Schema = string(schema)
-	return rec, found, err
+	return l.LastWhere(ctx, topic, lane, counts)
 }
 
 // Peek reads the first few records that lie at or behind an offset of a lane: about 64 KiB of them, one at least if there is
@@ -27,11 +24,10 @@ func (l *Log) Peek(ctx context.Context, topic schemas.Topic, lane int, offset in
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{log: l, topic: topic, lane: lane, budget: 64 << 10}
 	var records []Record
 	for from := max(offset, b.Start); len(records) == 0 && from < b.End; {
-		err := l.retry(ctx, fmt.Sprintf("reading a few records of %s, lane %d", l.name(topic), lane), func(ctx context.Context) (err error) {
-			records, from, err = f.fetch(ctx, from)
+		err := l.Retry(ctx, fmt.Sprintf("reading a few records of %s, lane %d", l.Name(topic), lane), func(ctx context.Context) (err error) {
+			records, from, err = l.ReadAt(ctx, topic, lane, from, 64<<10)
 			return err
 		})
 		if err != nil {
@@ -39,37 +35,21 @@ func (l *Log) Peek(ctx context.Context, topic schemas.Topic, lane int, offset in
 		}
 	}
 	for i := range records {
-		schema, _ := records[i].Header(schemas.HeaderSchema)
-		records[i].Schema, records[i].Seq = string(schema), -1
+		records[i].Seq = -1
 		isSequenced(&records[i])
 	}
 	return records, nil
 }
 
-// Mark returns the point from which the stage that wrote the record makes the records behind it.
-func (r Record) Mark() (Mark, error) {
-	src, _ := r.Header(schemas.HeaderSource)
+// MarkOf returns the point from which the stage that wrote the record makes the records behind it.
+func MarkOf(rec Record) (Mark, error) {
+	src, _ := rec.Header(schemas.HeaderSource)
 	return parseMark(src)
 }
 
 // Input returns how far the stage had read one of its inputs. For an input that the mark does not name, that is the
 // start of the lane.
 func (m Mark) Input(t schemas.Topic) Position { return m.input(t) }
-
-// Header is one header of a message.
-type Header struct {
-	Name  string
-	Value []byte
-}
-
-// Headers returns the headers of the record that was set aside.
-func (d DeadLetter) Headers() []Header {
-	var headers []Header
-	for _, h := range d.headers {
-		headers = append(headers, Header{Name: h.Key, Value: h.Value})
-	}
-	return headers
-}
 
 // Class returns the part of the reason that many dead letters share.
 func (d DeadLetter) Class() string { return reasonClass(d.Reason) }

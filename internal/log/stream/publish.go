@@ -7,52 +7,28 @@ import (
 	"sync"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 
 	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// message is a record on its way to the broker.
+// message is a record on its way to the brokers.
 type message struct {
-	number  int64 // its place in the order of all messages that its publisher has taken over
-	topic   schemas.Topic
-	lane    int
-	key     []byte
-	value   []byte
-	headers []header
-	bytes   int64   // its size, once it was taken over
-	traced  *traced // nil: nothing
+	kafka.Message
+	number int64   // its place in the order of all messages that its publisher has taken over
+	bytes  int64   // its size, once it was taken over
+	traced *traced // nil: nothing
 }
 
-func (m *message) size() int64 {
-	n := int64(len(m.value)) + int64(len(m.key)) + recordOverhead
-	for _, h := range m.headers {
-		n += int64(len(h.Key)) + int64(len(h.Value))
-	}
-	return n
-}
+// batch is messages of one lane.
+type batch []message
 
-// wireSize returns the size of a batch of this message alone. The result is exact or a little too large.
-func (m *message) wireSize() int64 {
-	return int64(len(m.value)) + int64(len(m.key)) + wireOverhead + m.headerSize()
-}
+// Len implements [kafka.Batch].
+func (b batch) Len() int { return len(b) }
 
-// headerSize returns the bytes that the headers take in a batch, or a little more.
-func (m *message) headerSize() (n int64) {
-	for _, h := range m.headers {
-		n += int64(len(h.Key)) + int64(len(h.Value)) + headerWire
-	}
-	return n
-}
-
-const (
-	wireOverhead = batchHead + 64 // of a batch and its only record
-	headerWire   = 10
-)
-
-// ErrTooLarge marks a record that its topic does not take.
-var ErrTooLarge = errors.New("record is larger than its topic takes")
+// Message implements [kafka.Batch].
+func (b batch) Message(i int) *kafka.Message { return &b[i].Message }
 
 // Publisher writes records in the background, with acks from all in-sync replicas. Records go out in rounds. A round
 // takes what has come in since the one before. Nothing of it is sent before every record of the one before has been
@@ -63,9 +39,8 @@ type Publisher struct {
 	instruments *instruments
 	name        string // in spans
 	budget      int64
-	parallel    int           // lanes of a round that are written at once
-	linger      time.Duration // how long the next round collects messages
-	compress    kafka.Compression
+	parallel    int                       // lanes of a round that are written at once
+	linger      time.Duration             // how long the next round collects messages
 	places      bool                      // refuse to go on when a record lies before its place
 	failed      func()                    // if set, called when writing ends with an error
 	writing     func(schemas.Topic) error // if set, called around every batch: tests inject crashes
@@ -112,12 +87,8 @@ func (l *Log) NewPublisher(opts PublisherOptions) *Publisher {
 }
 
 func (l *Log) newPublisher(budget int64, m *instruments) *Publisher {
-	codec, err := compression(l.cfg.Compression)
-	if err != nil {
-		panic(err) // Connect has validated it
-	}
 	return &Publisher{
-		log: l, instruments: m, budget: budget, parallel: 1, linger: l.cfg.Linger, compress: codec,
+		log: l, instruments: m, budget: budget, parallel: 1, linger: l.cfg.Linger,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}), last: make(map[schemas.Topic]message), done: make(chan struct{}),
 	}
 }
@@ -153,7 +124,7 @@ func errUnnumbered(topic schemas.Topic) error {
 }
 
 func unnumbered(topic schemas.Topic, lane int, schema string, value []byte) message {
-	return message{topic: topic, lane: lane, value: value, headers: []header{{Key: schemas.HeaderSchema, Value: []byte(schema)}}}
+	return message{Message: kafka.Message{Topic: topic, Lane: lane, Value: value, Headers: []kafka.Header{{Key: schemas.HeaderSchema, Value: []byte(schema)}}}}
 }
 
 // PublishSeq queues record seq of a lane. The caller numbers the records without gaps, from [Log.LastSeq] or from
@@ -173,14 +144,14 @@ func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema str
 // enqueue takes over m. It blocks while too many bytes are waiting. It cuts a dead letter that its topic does not
 // take.
 func (p *Publisher) enqueue(ctx context.Context, m message) error {
-	limit := int64(p.log.maxMessage(m.topic))
+	limit := int64(p.log.MaxMessage(m.Topic))
 	m.cut(limit)
-	if p.compress == 0 {
+	if !p.log.Compresses() {
 		if err := p.log.takes(&m, limit); err != nil {
 			return err
 		}
 	}
-	n := m.size()
+	n := m.Size()
 	m.bytes = n
 	for {
 		p.mu.Lock()
@@ -209,7 +180,7 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	p.put++
 	p.bytes += n
 	p.instruments.addBytes(n)
-	first, full := p.backlogOf(m.topic).add(m), p.bytes >= int64(p.log.cfg.BatchBytes)
+	first, full := p.backlogOf(m.Topic).add(m), p.bytes >= int64(p.log.cfg.BatchBytes)
 	p.mu.Unlock()
 	if first || full {
 		signal(p.wake)
@@ -217,17 +188,17 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	return nil
 }
 
-// Takes returns [ErrTooLarge] for a value that its topic may refuse. With compression a publisher tries it all the same, and
+// Takes returns [kafka.ErrTooLarge] for a value that its topic may refuse. With compression a publisher tries it all the same, and
 // ends when the topic refuses it.
 func (l *Log) Takes(topic schemas.Topic, lane int, schema string, value []byte) error {
 	m := unnumbered(topic, lane, schema, value)
-	return l.takes(&m, int64(l.maxMessage(topic)))
+	return l.takes(&m, int64(l.MaxMessage(topic)))
 }
 
 func (l *Log) takes(m *message, limit int64) error {
-	if size := m.wireSize(); size > limit {
+	if size := m.WireSize(); size > limit {
 		return fmt.Errorf("%w: %d bytes for %s, lane %d, which takes %d: raise max.message.bytes of the topic, KAFKA_MAX_MESSAGE_BYTES when it is created",
-			ErrTooLarge, size, l.name(m.topic), m.lane, limit)
+			kafka.ErrTooLarge, size, l.Name(m.Topic), m.Lane, limit)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -123,7 +124,7 @@ func TestPublisherHoldsItsWritersBack(t *testing.T) {
 		}
 	}()
 	<-stall
-	await(t, "the budget is used up", func() bool { return c.BytesInFlight.Load()+m.size() > 10_000 })
+	await(t, "the budget is used up", func() bool { return c.BytesInFlight.Load()+m.Size() > 10_000 })
 	if got := c.BytesInFlight.Load(); got > 10_000 {
 		t.Errorf("%d bytes in flight, want at most 10,000", got)
 	}
@@ -166,7 +167,7 @@ func TestRecordTooLargeForItsTopic(t *testing.T) {
 	}
 	p := l.NewPublisher(PublisherOptions{})
 	err := p.enqueue(t.Context(), pair(0, strings.Repeat("x", 1<<20)))
-	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES") {
+	if !errors.Is(err, kafka.ErrTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES") {
 		t.Errorf("got %v, want an error that names the setting", err)
 	}
 	if err := p.enqueue(t.Context(), pair(0, "x")); err != nil {
@@ -180,14 +181,14 @@ func TestRecordTooLargeForItsTopic(t *testing.T) {
 	// The topic takes less than this process knows.
 	other := cfg
 	other.MaxMessageBytes = 8 << 20
-	l = openLog(t, other)
-	l.limits.Clear()
+	l = must.Get(Connect(t.Context(), other, Options{}))(t)
+	defer l.Close()
 	p = l.NewPublisher(PublisherOptions{})
 	must.Do(t, p.enqueue(t.Context(), pair(0, strings.Repeat("x", 1<<20))))
-	if err := p.Close(t.Context()); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES=8388608") {
+	if err := p.Close(t.Context()); !errors.Is(err, kafka.ErrTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES=8388608") {
 		t.Errorf("got %v, want an error that names the setting", err)
 	}
-	if err := p.enqueue(t.Context(), pair(0, "x")); !errors.Is(err, ErrTooLarge) {
+	if err := p.enqueue(t.Context(), pair(0, "x")); !errors.Is(err, kafka.ErrTooLarge) {
 		t.Errorf("got %v from a publisher that has failed", err)
 	}
 }
@@ -258,8 +259,7 @@ func TestLingerGrowsWithTheBrokersTime(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			cfg := Config{Linger: tt.linger}
-			if got := cfg.lingerAfter(tt.written); got != tt.want {
+			if got := lingerAfter(tt.linger, tt.written); got != tt.want {
 				t.Errorf("lingerAfter(%v) with a linger of %v = %v, want %v", tt.written, tt.linger, got, tt.want)
 			}
 		})

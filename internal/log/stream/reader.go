@@ -7,7 +7,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/internal/log/kafka"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -15,7 +16,7 @@ import (
 // Reader reads one lane of a topic, in order and each record once. It is for one goroutine.
 type Reader struct {
 	log         *Log
-	f           *fetcher
+	f           *kafka.Fetcher
 	instruments *instruments
 	in          prometheus.Counter
 	skips       []Skip // that operators have ordered
@@ -24,7 +25,6 @@ type Reader struct {
 	pos         Position
 	chunk       []Record // taken from the fetcher, not yet returned
 	lag         int64    // as last counted
-	schema      string   // of the last record
 }
 
 // ReaderOptions tune a reader. The zero value is good.
@@ -49,13 +49,13 @@ func (l *Log) OpenReader(topic schemas.Topic, lane int, from Position, opts Read
 func (l *Log) newReader(topic schemas.Topic, lane int, from Position, budget int64, m *instruments, skips []Skip) *Reader {
 	r := &Reader{log: l, instruments: m, in: m.in[topic], seqed: Sequenced(topic), pos: from, skips: skips, asked: skips != nil || !isLaneTopic(topic)}
 	r.follow()
-	r.f = l.startFetcher(topic, lane, r.pos.Offset, budget, m)
+	r.f = l.Fetch(topic, lane, r.pos.Offset, budget, m.addBytes)
 	return r
 }
 
 // Close stops reading.
 func (r *Reader) Close() {
-	r.f.close()
+	r.f.Close()
 	r.instruments.addLag(-r.lag)
 	r.lag = 0
 }
@@ -75,7 +75,7 @@ func (r *Reader) Next(ctx context.Context) (Record, error) {
 		select {
 		case <-ctx.Done():
 			return Record{}, ctx.Err()
-		case <-r.f.ready:
+		case <-r.f.Ready():
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
 	}
 	for {
 		if len(r.chunk) == 0 {
-			if r.chunk, err = r.f.take(); err != nil {
+			if r.chunk, err = r.f.Take(); err != nil {
 				return Record{}, false, r.explain(ctx, err)
 			}
 			if len(r.chunk) == 0 {
@@ -107,17 +107,14 @@ func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
 
 // accept moves the position past rec. It reports whether rec is the next of the sequence.
 func (r *Reader) accept(rec *Record) (bool, error) {
-	schema, _ := rec.Header(schemas.HeaderSchema)
-	r.schema = known(schema, r.schema)
-	rec.Schema = r.schema
 	if len(r.skips) > 0 && r.dropped(rec.Offset) {
 		r.pos.Offset = rec.Offset + 1
 		r.instruments.dropped(rec.Topic)
 		return false, nil
 	}
-	if rec.unreadable != nil {
+	if rec.Unreadable != nil {
 		r.pos.Offset = rec.Offset + 1
-		return false, Poison(rec.unreadable)
+		return false, Poison(rec.Unreadable)
 	}
 	if !r.seqed {
 		r.pos = rec.Next()
@@ -158,28 +155,28 @@ func parseSeq(rec *Record) (int64, error) {
 
 // updateLag counts the records that the broker had at the last fetch and Next has not returned.
 func (r *Reader) updateLag() {
-	lag := max(r.f.high.Load()-r.pos.Offset, 0)
+	lag := max(r.f.High()-r.pos.Offset, 0)
 	r.instruments.addLag(lag - r.lag)
 	r.lag = lag
 }
 
 // explain says what an offset out of range means.
 func (r *Reader) explain(ctx context.Context, err error) error {
-	if !errors.Is(err, kafka.OffsetOutOfRange) {
+	if !kafka.NotThere(err) {
 		return err
 	}
-	b, berr := r.log.Bounds(ctx, r.f.topic, r.f.lane)
+	b, berr := r.log.Bounds(ctx, r.f.Topic(), r.f.Lane())
 	if berr != nil {
 		return errors.Join(err, berr)
 	}
-	name := r.log.name(r.f.topic)
+	name := r.log.Name(r.f.Topic())
 	switch {
 	case r.pos.Offset < b.Start:
 		return fmt.Errorf("%w: topic %s, lane %d: offset %d is wanted, retention has removed all before %d: %w",
-			ErrGap, name, r.f.lane, r.pos.Offset, b.Start, err)
+			ErrGap, name, r.f.Lane(), r.pos.Offset, b.Start, err)
 	case r.pos.Offset > b.End:
 		return fmt.Errorf("%w: topic %s, lane %d: offset %d is wanted, the log ends at %d (was the topic made anew?): %w",
-			ErrGap, name, r.f.lane, r.pos.Offset, b.End, err)
+			ErrGap, name, r.f.Lane(), r.pos.Offset, b.End, err)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -123,9 +124,9 @@ func TestReaderHandsOutForeignRecords(t *testing.T) {
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	foreign := func(seq ...string) message {
 		m := pair(0, "foreign")
-		m.topic = schemas.Groups
+		m.Topic = schemas.Groups
 		for _, s := range seq {
-			m.headers = append(m.headers, header{Key: schemas.HeaderSeq, Value: []byte(s)})
+			m.Headers = append(m.Headers, kafka.Header{Key: schemas.HeaderSeq, Value: []byte(s)})
 		}
 		return m
 	}
@@ -159,7 +160,7 @@ func deleteRecords(t *testing.T, l *Log, topic schemas.Topic, offset int64) {
 	part := kmsg.NewDeleteRecordsRequestTopicPartition()
 	part.Offset = offset
 	rt := kmsg.NewDeleteRecordsRequestTopic()
-	rt.Topic, rt.Partitions = l.name(topic), append(rt.Partitions, part)
+	rt.Topic, rt.Partitions = l.Name(topic), append(rt.Partitions, part)
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.Topics = append(req.Topics, rt)
 	resp := must.Get(req.RequestWith(t.Context(), client))(t)
@@ -233,7 +234,7 @@ func (s copier) Flush(context.Context, Output) error { return nil }
 func TestLastRecord(t *testing.T) {
 	b := startBroker(t, broker.Options{})
 	junk := pair(0, "junk")
-	junk.topic = schemas.Batches
+	junk.Topic = schemas.Batches
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		for _, behind := range []int{0, 1, 7, 100} {
 			t.Run(fmt.Sprintf("%s, %d foreign records behind", codec, behind), func(t *testing.T) {

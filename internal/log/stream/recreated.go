@@ -2,22 +2,18 @@ package stream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // clockSkew is the most by which the clocks of brokers may differ.
 const clockSkew = time.Minute
-
-// stamps reports whether the brokers put their own time on the records of a topic.
-func (l *Log) stamps(t schemas.Topic) bool {
-	_, ok := l.stamped.Load(t)
-	return ok
-}
 
 // checkSame refuses a position in a topic that was deleted and created again, and is longer by now than it was. The
 // first records of such a topic would never be read, in silence. Topics with seqs tell as much by their
@@ -43,7 +39,7 @@ func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, 
 	case known && was == id:
 		return nil
 	}
-	if from.Offset == 0 || !known && (wrote.Topic == "" || !l.stamps(topic) || !l.stamps(wrote.Topic)) {
+	if from.Offset == 0 || !known && (wrote.Topic == "" || !l.Stamps(topic) || !l.Stamps(wrote.Topic)) {
 		return nil
 	}
 	if slices.ContainsFunc(skips, func(s Skip) bool { return s.From.Offset < from.Offset && from.Offset <= s.To.Offset }) {
@@ -63,17 +59,44 @@ func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, 
 	if b.Start < from.Offset && from.Offset <= b.End { // else there is no such record to name
 		remedy += fmt.Sprintf(", or go on behind it with `pairstream lanes skip --topic %s --record %d`", topic, from.Offset-1)
 	}
-	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d: %s %s", l.name(topic), lane, from.Offset-1, why, remedy))
+	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d: %s %s", l.Name(topic), lane, from.Offset-1, why, remedy))
+}
+
+func topicIDKey(stage string, t schemas.Topic, lane int) string {
+	return fmt.Sprintf("topic-id/%s/%s/%d", stage, t, lane)
+}
+
+// topicIDs returns a topic's id, and the id of the topic in which the stage began the lane. Either is empty where it is not
+// known.
+func (l *Log) topicIDs(ctx context.Context, stage string, t schemas.Topic, lane int) (id, was string, err error) {
+	if id, err = l.TopicID(ctx, t); err != nil || id == "" {
+		return "", "", err
+	}
+	key := topicIDKey(stage, t, lane)
+	err = l.recall(ctx, key, func(k string, value []byte) error {
+		if k != key { // lane 1 is a prefix of lane 10
+			return nil
+		}
+		return json.Unmarshal(value, &was)
+	})
+	return id, was, err
+}
+
+// noteTopicID notes in which topic the stage reads the lane.
+func (l *Log) noteTopicID(ctx context.Context, stage string, t schemas.Topic, lane int, id string) error {
+	if id == "" {
+		return nil
+	}
+	return l.remember(ctx, topicIDKey(stage, t, lane), id)
 }
 
 // isLater says so when the record before a position is of a later time than what the stage wrote. It returns "" when the
 // record is not, or when there is none.
-func (l *Log) isLater(ctx context.Context, topic schemas.Topic, lane int, from Position, b Bounds, wrote Record) (string, error) {
+func (l *Log) isLater(ctx context.Context, topic schemas.Topic, lane int, from Position, b kafka.Bounds, wrote Record) (string, error) {
 	if from.Offset <= b.Start || from.Offset > b.End {
 		return "", nil // reading tells later what is gone, or not there yet
 	}
-	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
-	before, found, err := l.lastIn(ctx, f, from.Offset-1, from.Offset, func(*Record) bool { return true })
+	before, found, err := l.LastIn(ctx, topic, lane, from.Offset-1, from.Offset, func(*Record) bool { return true })
 	if err != nil || !found || before.Time.Sub(wrote.Time) <= l.clockSkew {
 		return "", err
 	}
@@ -93,15 +116,14 @@ func (l *Log) checkSeqs(ctx context.Context, topic schemas.Topic, lane int, from
 	if err != nil || from.Offset <= b.Start || from.Offset > b.End {
 		return err // reading tells later what is gone, or not there yet
 	}
-	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
-	before, found, err := l.lastIn(ctx, f, from.Offset-1, from.Offset, func(rec *Record) bool {
+	before, found, err := l.LastIn(ctx, topic, lane, from.Offset-1, from.Offset, func(rec *Record) bool {
 		return isSequenced(rec) && !declaredForeign(skips, rec.Offset)
 	})
 	if err != nil || !found || before.Seq < from.Seq {
 		return err
 	}
 	return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, but is due at offset %d or later: was the topic made anew? Use another NAMESPACE",
-		l.name(topic), lane, before.Seq, before.Offset, from.Offset))
+		l.Name(topic), lane, before.Seq, before.Offset, from.Offset))
 }
 
 // checkPlace refuses a record that a stage has written before its place. Seqs have no gaps, and repetitions only add
@@ -126,7 +148,7 @@ func (l *Log) checkPlace(ctx context.Context, topic schemas.Topic, lane int, at 
 	l.givenUp.Store(key, up)
 	if lost := at.Seq - at.Offset - up; lost > 0 {
 		return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, so %d records before it are lost: was the topic made anew? "+
-			"Use another NAMESPACE, or let those who read it go on without them (`pairstream lanes skip`)", l.name(topic), lane, at.Seq, at.Offset, lost))
+			"Use another NAMESPACE, or let those who read it go on without them (`pairstream lanes skip`)", l.Name(topic), lane, at.Seq, at.Offset, lost))
 	}
 	return nil
 }
@@ -174,7 +196,7 @@ func (r *roster) lookForAnew(ctx context.Context) {
 // what the lane has been told of.
 func (r *roster) madeAnew(seen *schemas.Topic) error {
 	if t := r.anew.Load(); t != seen {
-		return fmt.Errorf("topic %s was made anew: %w", r.log.name(*t), errAnew)
+		return fmt.Errorf("topic %s was made anew: %w", r.log.Name(*t), errAnew)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -31,7 +32,7 @@ func TestTopicMadeAnewOnOldBrokers(t *testing.T) {
 			for key := range int16(kmsg.MaxKey) {
 				if r := kmsg.RequestForKey(key); r != nil {
 					v := kmsg.NewApiVersionsResponseApiKey()
-					v.ApiKey, v.MaxVersion = key, min(r.MaxVersion(), topicIDVersion-1)
+					v.ApiKey, v.MaxVersion = key, min(r.MaxVersion(), 9) // version 10 of metadata brings the ids
 					resp.ApiKeys = append(resp.ApiKeys, v)
 				}
 			}
@@ -146,7 +147,7 @@ func TestIdleFollowerNoticesATopicMadeAnew(t *testing.T) {
 func deleteTopic(t *testing.T, l *Log, which schemas.Topic) {
 	t.Helper()
 	topic := kmsg.NewDeleteTopicsRequestTopic()
-	name := l.name(which)
+	name := l.Name(which)
 	topic.Topic = &name
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.Topics, req.TopicNames = append(req.Topics, topic), []string{name}
@@ -223,7 +224,7 @@ func TestOutputMadeAnewUnderItsStage(t *testing.T) {
 func TestDeadLetterOfAForgedSeq(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	forged := pair(0, "poison")
-	forged.headers = append(forged.headers, header{Key: schemas.HeaderSeq, Value: []byte("9223372036854775807")})
+	forged.Headers = append(forged.Headers, kafka.Header{Key: schemas.HeaderSeq, Value: []byte("9223372036854775807")})
 	put(t, l, pair(0, "before"), forged, pair(0, "behind"))
 	spec := batcherSpec()
 	spec.Counters = new(Counters)

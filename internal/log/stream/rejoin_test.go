@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -15,15 +15,17 @@ import (
 
 // blind shares out nothing at first, as a leader does that does not see the topic yet.
 type blind struct {
-	balancer
+	kafkago.RangeGroupBalancer
 	times atomic.Int32
 }
 
-func (b *blind) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
+func (*blind) ProtocolName() string { return protocolName }
+
+func (b *blind) AssignGroups(members []kafkago.GroupMember, partitions []kafkago.Partition) kafkago.GroupMemberAssignments {
 	if len(members) > 1 && b.times.Add(1) == 1 {
 		partitions = nil
 	}
-	return b.balancer.AssignGroups(members, partitions)
+	return b.RangeGroupBalancer.AssignGroups(members, partitions)
 }
 
 // TestLanesWithoutAnOwnerAreSharedOutAnew has a process join a group whose leader does not see the lanes.
@@ -33,8 +35,8 @@ func TestLanesWithoutAnOwnerAreSharedOutAnew(t *testing.T) {
 	l := openLog(t, cfg)
 	l.topicsEvery = 50 * time.Millisecond
 	leader := new(blind)
-	group := must.Get(kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: cfg.GroupID("worker"), Brokers: cfg.Brokers, Topics: []string{l.name(schemas.Embeddings)}, GroupBalancers: []kafka.GroupBalancer{leader},
+	group := must.Get(kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{
+		ID: cfg.GroupID("worker"), Brokers: cfg.Brokers, Topics: []string{l.Name(schemas.Embeddings)}, GroupBalancers: []kafkago.GroupBalancer{leader},
 		HeartbeatInterval: 100 * time.Millisecond, SessionTimeout: cfg.SessionTimeout, RebalanceTimeout: 5 * time.Second,
 	}))(t)
 	if _, err := group.Next(t.Context()); err != nil { // it leads from now on

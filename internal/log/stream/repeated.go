@@ -10,6 +10,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// compareBytes is the number of bytes that are read ahead of what a lane has written itself.
+const compareBytes = 1 << 20
+
 // repeated compares what an owner makes again with what the log holds (invariant 1), where an operator has skipped
 // something behind the mark that the owner goes on from. The lane may have used it before it was skipped. Without skips
 // there is no need to compare.
@@ -58,7 +61,7 @@ func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schema
 				continue // a reader would wait for what the lane itself writes
 			}
 		}
-		r.readers[t] = ln.log.newReader(t, ln.id, from, maxFetchBytes, newInstruments(ln.log.metrics, "scan", nil), ofLane(given, t, ln.id))
+		r.readers[t] = ln.log.newReader(t, ln.id, from, compareBytes, newInstruments(ln.log.metrics, "scan", nil), ofLane(given, t, ln.id))
 	}
 	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -33,7 +34,7 @@ func TestSkipOfWhatWasUsed(t *testing.T) {
 			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Groups: 3}, 0)
 			made.stop(t)
 			l = withoutLastGroup(t, l)
-			skip := Skip{Topic: schemas.Embeddings, From: Position{c.skipped, c.skipped}, To: Position{c.skipped + 1, c.skipped + 1}, Reason: "broken"}
+			skip := Skip{Topic: schemas.Embeddings, From: Position{Offset: c.skipped, Seq: c.skipped}, To: Position{Offset: c.skipped + 1, Seq: c.skipped + 1}, Reason: "broken"}
 			must.Do(t, l.Skip(t.Context(), skip))
 			if c.want != "" {
 				if state := parked(t, l, spec); !strings.Contains(state, c.want) {
@@ -70,7 +71,7 @@ func withoutLastGroup(t *testing.T, l *Log) *Log {
 		for rec, err := range l.Records(t.Context(), topic, 0, Position{}, -1) {
 			must.Do(t, err)
 			if topic == schemas.Neighbors && rec.Seq < 8 || topic == schemas.Groups && rec.Seq < 2 {
-				put(t, cut, message{topic: topic, value: rec.Value, headers: rec.headers})
+				put(t, cut, message{Message: kafka.Message{Topic: topic, Value: rec.Value, Headers: rec.Headers}})
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func TestSkipWhileALaneIsTakenUp(t *testing.T) {
 		if p != beforeReading {
 			return nil
 		}
-		return l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{6, 6}, To: Position{7, 7}, Reason: "broken"})
+		return l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{Offset: 6, Seq: 6}, To: Position{Offset: 7, Seq: 7}, Reason: "broken"})
 	}
 	again := start(l, spec)
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Neighbors: 8, schemas.Groups: 2}, 0)

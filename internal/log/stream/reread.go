@@ -51,10 +51,10 @@ func (ln *lane) source(ctx context.Context) (*Reader, error) {
 		}
 		if first > r.from.Seq {
 			return nil, fmt.Errorf("%w: topic %s, lane %d: the %s reads its own records again from seq %d on, retention has removed all before seq %d. "+
-				"`pairstream status --retention` says what is needed. Use another NAMESPACE", ErrGap, ln.log.name(topic), ln.id, ln.spec.Name, r.from.Seq, first)
+				"`pairstream status --retention` says what is needed. Use another NAMESPACE", ErrGap, ln.log.Name(topic), ln.id, ln.spec.Name, r.from.Seq, first)
 		}
 	}
-	r.reader = ln.log.newReader(topic, ln.id, r.from, maxFetchBytes, newInstruments(ln.log.metrics, "scan", nil), []Skip{})
+	r.reader = ln.log.newReader(topic, ln.id, r.from, compareBytes, newInstruments(ln.log.metrics, "scan", nil), []Skip{})
 	return r.reader, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 )
 
 // Run runs a stage on the lanes that its consumer group gives to this process, until ctx ends or a lane fails for
@@ -19,24 +19,23 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err := spec.validate(); err != nil {
 		return err
 	}
-	if err := l.awaitChecked(ctx); err != nil {
+	if err := l.AwaitTopics(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
-	share := new(balancer)
-	group, dialer, err := l.joinGroup(spec, share)
+	group, err := l.JoinGroup(spec.Name, spec.Inputs[0])
 	if err != nil {
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
-	r := &run{spec: spec, share: share, workers: make(map[int]*worker)}
+	r := &run{spec: spec, workers: make(map[int]*worker)}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
 	r.roster = l.newRoster(spec.Name, slices.Concat(spec.Inputs, spec.Outputs), spec.Counters, r.fail)
 	r.lookForAnew(r.ctx)
 	watching := r.watch()
-	err = errors.Join(r.generations(group), r.leave(group, dialer))
+	err = errors.Join(r.generations(group), r.leave(group))
 	r.end()
 	watching()
 	r.mu.Lock()
@@ -48,27 +47,15 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 }
 
 // leave waits until the lanes are given up, and leaves the group.
-func (r *run) leave(group *kafka.ConsumerGroup, dialer *groupDialer) error {
+func (r *run) leave(group *kafka.Group) error {
 	r.stop()
-	left := make(chan error, 1)
-	go func() { left <- group.Close() }()
-	r.turns.Wait()
-	t := time.NewTimer(lastWords)
-	defer t.Stop()
-	select {
-	case err := <-left:
-		return err
-	case <-t.C:
-		dialer.hangUp()
-		return <-left
-	}
+	return group.Leave(r.turns.Wait)
 }
 
 // run is one call of Run.
 type run struct {
 	*roster
 	spec    StageSpec
-	share   *balancer
 	ctx     context.Context //nolint:containedctx // ends when Run is to return
 	stop    context.CancelFunc
 	turns   sync.WaitGroup  // those that go on
@@ -129,32 +116,19 @@ func (r *run) fail(err error) {
 }
 
 // generations takes up the lanes of the group's generations, one generation after the other.
-func (r *run) generations(group *kafka.ConsumerGroup) error {
-	logger := r.log.logger
+func (r *run) generations(group *kafka.Group) error {
 	for {
 		gen, err := group.Next(r.ctx)
 		switch {
 		case r.ctx.Err() != nil:
 			return nil
-		case errors.Is(err, kafka.InvalidSessionTimeout):
-			return fmt.Errorf("STREAM_SESSION_TIMEOUT=%v: not within what the brokers allow (group.min.session.timeout.ms, group.max.session.timeout.ms): %w",
-				r.log.cfg.SessionTimeout, err)
-		case errors.Is(err, kafka.GroupAuthorizationFailed), errors.Is(err, kafka.InconsistentGroupProtocol):
-			return fmt.Errorf("joining group %s: %w", r.log.cfg.GroupID(r.spec.Name), err)
-		case err != nil: // the group pauses and joins again by itself
-			logger.Warn("joining the consumer group", keyStage, r.spec.Name, keyErr, err)
-			continue
+		case err != nil:
+			return err
 		}
-		assigned := gen.Assignments[r.log.name(r.spec.Inputs[0])]
-		lanes := make([]int, len(assigned))
-		for i, a := range assigned {
-			lanes[i] = a.ID
-		}
-		logger.Info("lanes assigned", keyStage, r.spec.Name, keyLanes, lanes)
-		r.share.hold(lanes)
-		r.instruments.c.Lanes.Store(int64(len(lanes)))
-		r.keep(lanes)
-		r.generation(gen, lanes)
+		r.log.logger.Info("lanes assigned", keyStage, r.spec.Name, keyLanes, gen.Lanes)
+		r.instruments.c.Lanes.Store(int64(len(gen.Lanes)))
+		r.keep(gen.Lanes)
+		r.generation(gen)
 	}
 }
 
@@ -163,8 +137,9 @@ func (r *run) generations(group *kafka.ConsumerGroup) error {
 //
 // Afterwards they wait for what is in hand, but not longer than the drain time. One large piece of work must not keep
 // the whole group from going on. If its lane stays here, the work is not lost.
-func (r *run) generation(gen *kafka.Generation, lanes []int) {
-	offsets := newCommits(r.saying.Load())
+func (r *run) generation(gen *kafka.Generation) {
+	lanes := gen.Lanes
+	offsets := kafka.NewCommits(r.saying.Load())
 	r.saying.Store(offsets)
 	var turns sync.WaitGroup
 	turns.Add(len(lanes))
@@ -210,7 +185,7 @@ func (r *run) generation(gen *kafka.Generation, lanes []int) {
 }
 
 func (r *run) drain(lane int, t turn) {
-	patience := time.NewTimer(r.log.cfg.patience())
+	patience := time.NewTimer(r.log.cfg.Patience())
 	defer patience.Stop()
 	select {
 	case <-t.over:
@@ -219,20 +194,9 @@ func (r *run) drain(lane int, t turn) {
 	}
 }
 
-// commit tells the group how far the lanes are, for lag dashboards. Nothing depends on it. The next call of the generation
-// says what this one could not.
-func (r *run) commit(gen *kafka.Generation, saying *commits) {
-	offsets := saying.take()
-	if len(offsets) == 0 {
-		return
-	}
-	ctx, cancel := r.log.request(context.WithoutCancel(r.ctx))
-	defer cancel()
-	err := r.log.commitOffsets(ctx, &kafka.OffsetCommitRequest{
-		GroupID: r.log.cfg.GroupID(r.spec.Name), GenerationID: int(gen.ID), MemberID: gen.MemberID, Topics: offsets,
-	})
-	if err != nil {
-		saying.again(offsets)
+// commit tells the group how far the lanes are, for lag dashboards. Nothing depends on it.
+func (r *run) commit(gen *kafka.Generation, saying *kafka.Commits) {
+	if err := gen.Commit(context.WithoutCancel(r.ctx), saying); err != nil {
 		r.log.logger.Debug("committing offsets", keyStage, r.spec.Name, keyErr, err)
 	}
 }

@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/segmentio/kafka-go"
+	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -101,7 +102,7 @@ func TestEmitRefusesMarksThatLieAhead(t *testing.T) {
 			return emit(out, m)
 		},
 		"a state that no reader takes": func(rec Record, out Output) error {
-			return emit(out, out.After(rec, make([]byte, maxHeaderBytes)))
+			return emit(out, out.After(rec, make([]byte, kafka.MaxHeaderBytes)))
 		},
 		"an output of another": func(rec Record, out Output) error {
 			return out.Emit(schemas.Scored, raw{testSchema, nil}, out.Before(rec, nil))
@@ -151,8 +152,8 @@ func TestForeignRecordsAreSetAside(t *testing.T) {
 	defer l.Close()
 	must.Do(t, l.EnsureTopics(t.Context()))
 	foreign := pair(0, "foreign bytes \xff\x00")
-	foreign.topic, foreign.key = schemas.Embeddings, []byte("its key")
-	foreign.headers = append(foreign.headers, header{Key: "trace", Value: []byte("abc")})
+	foreign.Topic, foreign.Key = schemas.Embeddings, []byte("its key")
+	foreign.Headers = append(foreign.Headers, kafka.Header{Key: "trace", Value: []byte("abc")})
 	put(t, l, numbered(schemas.Embeddings, 0, 0, "a"), foreign, numbered(schemas.Embeddings, 0, 1, "b"), numbered(schemas.Embeddings, 0, 0, "a"),
 		numbered(schemas.Embeddings, 0, 2, "c"))
 	spec := grouperSpec()
@@ -173,7 +174,7 @@ func TestForeignRecordsAreSetAside(t *testing.T) {
 	}
 	d := dead[0]
 	if d.Topic != schemas.Embeddings || d.Lane != 0 || d.Offset != 1 || d.Stage != "grouper" || !strings.HasPrefix(d.Reason, "no seq header") ||
-		string(d.Value) != string(foreign.value) || string(d.Key) != "its key" || d.Schema != testSchema || len(d.headers) != 2 {
+		string(d.Value) != string(foreign.Value) || string(d.Key) != "its key" || d.Schema != testSchema || len(d.Headers) != 2 {
 		t.Errorf("got %+v", d)
 	}
 	c := spec.Counters
@@ -284,7 +285,7 @@ func TestEnsureTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.EnsureTopics(t.Context()); !errors.Is(err, kafka.InvalidReplicationFactor) || !strings.Contains(err.Error(), "KAFKA_REPLICATION=3") {
+	if err := l.EnsureTopics(t.Context()); !errors.Is(err, kafkago.InvalidReplicationFactor) || !strings.Contains(err.Error(), "KAFKA_REPLICATION=3") {
 		t.Errorf("got %v, want an error that names the setting", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -89,15 +90,14 @@ func (r *Reader) ask(ctx context.Context) error {
 	if r.asked {
 		return nil
 	}
-	skips, err := r.log.skipsOf(ctx, r.f.topic, r.f.lane)
+	skips, err := r.log.skipsOf(ctx, r.f.Topic(), r.f.Lane())
 	if err != nil {
 		return fmt.Errorf("asking for skips: %w", err)
 	}
 	r.asked, r.skips = true, skips
 	at := r.pos
 	if r.follow(); r.pos != at {
-		r.f.close()
-		r.f = r.log.startFetcher(r.f.topic, r.f.lane, r.pos.Offset, r.f.budget, r.instruments)
+		r.f = r.f.Move(r.pos.Offset)
 	}
 	return nil
 }
@@ -148,8 +148,7 @@ func (l *Log) proposal(ctx context.Context, gap *GapError, end int64) (Skip, err
 	s := Skip{Topic: gap.Topic, Lane: gap.Lane, Found: gap.Error()}
 	s.From = Position{Offset: gap.Offset, Seq: gap.Expected}
 	s.To = Position{Offset: gap.Offset + 1, Seq: gap.Expected}
-	f := &fetcher{log: l, topic: gap.Topic, lane: gap.Lane, budget: maxFetchBytes}
-	_, ours, err := l.lastIn(ctx, f, gap.Offset, gap.Offset+1, isSequenced)
+	_, ours, err := l.LastIn(ctx, gap.Topic, gap.Lane, gap.Offset, gap.Offset+1, isSequenced)
 	if err != nil || !ours { // no stage wrote it, and nothing need be lost
 		return s, err
 	}
@@ -162,8 +161,7 @@ func (l *Log) proposal(ctx context.Context, gap *GapError, end int64) (Skip, err
 
 // seqBehind reports whether the record with a seq lies at an offset or behind it.
 func (l *Log) seqBehind(ctx context.Context, topic schemas.Topic, lane int, from, end, seq int64) (bool, error) {
-	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
-	_, found, err := l.lastIn(ctx, f, from, end, func(r *Record) bool {
+	_, found, err := l.LastIn(ctx, topic, lane, from, end, func(r *Record) bool {
 		got, err := parseSeq(r)
 		return err == nil && got == seq
 	})
@@ -172,14 +170,13 @@ func (l *Log) seqBehind(ctx context.Context, topic schemas.Topic, lane int, from
 
 // firstSeq returns the seq of the first record of a lane, 0 where records have none. Where none is left, it is the seq
 // behind the last one that the lane's writer has noted.
-func (l *Log) firstSeq(ctx context.Context, topic schemas.Topic, lane int, b Bounds) (int64, error) {
+func (l *Log) firstSeq(ctx context.Context, topic schemas.Topic, lane int, b kafka.Bounds) (int64, error) {
 	if Sequenced(topic) && b.Start == b.End {
 		return l.keptBehind(ctx, topic, lane)
 	}
 	first, found := int64(0), false
-	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
 	for from := b.Start; !found && Sequenced(topic) && from < b.End; from++ {
-		_, _, err := l.lastIn(ctx, f, from, from+1, func(r *Record) bool {
+		_, _, err := l.LastIn(ctx, topic, lane, from, from+1, func(r *Record) bool {
 			seq, err := parseSeq(r)
 			if err == nil && !found {
 				first, found = seq, true
@@ -195,8 +192,7 @@ func (l *Log) firstSeq(ctx context.Context, topic schemas.Topic, lane int, b Bou
 
 // SeqAt reads the seq of the record at an offset.
 func (l *Log) SeqAt(ctx context.Context, topic schemas.Topic, lane int, offset int64) (int64, error) {
-	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
-	rec, found, err := l.lastIn(ctx, f, offset, offset+1, isSequenced)
+	rec, found, err := l.LastIn(ctx, topic, lane, offset, offset+1, isSequenced)
 	if err == nil && !found {
 		err = fmt.Errorf("%s, lane %d has no record of a stage at offset %d", topic, lane, offset)
 	}

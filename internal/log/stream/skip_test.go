@@ -35,10 +35,10 @@ func TestSkip(t *testing.T) {
 		want   Skip
 		read   []string // in the end
 	}{
-		"lost records":              {number(0, 1, 5, 6), 0, Skip{From: Position{2, 2}, To: Position{2, 5}}, values(0, 1, 5, 6)},
-		"a foreign record":          {number(0, 1, 1<<40, 2, 3), 0, Skip{From: Position{2, 2}, To: Position{3, 2}}, values(0, 1, 2, 3)},
-		"repetitions before a loss": {number(0, 1, 0, 1, 4, 3, 4, 5), 0, Skip{From: Position{4, 2}, To: Position{4, 4}}, values(0, 1, 4, 5)},
-		"retention was too short":   {number(0, 1, 2, 3, 4), 3, Skip{From: Position{1, 1}, To: Position{3, 3}}, values(3, 4)},
+		"lost records":              {number(0, 1, 5, 6), 0, Skip{From: Position{Offset: 2, Seq: 2}, To: Position{Offset: 2, Seq: 5}}, values(0, 1, 5, 6)},
+		"a foreign record":          {number(0, 1, 1<<40, 2, 3), 0, Skip{From: Position{Offset: 2, Seq: 2}, To: Position{Offset: 3, Seq: 2}}, values(0, 1, 2, 3)},
+		"repetitions before a loss": {number(0, 1, 0, 1, 4, 3, 4, 5), 0, Skip{From: Position{Offset: 4, Seq: 2}, To: Position{Offset: 4, Seq: 4}}, values(0, 1, 4, 5)},
+		"retention was too short":   {number(0, 1, 2, 3, 4), 3, Skip{From: Position{Offset: 1, Seq: 1}, To: Position{Offset: 3, Seq: 3}}, values(3, 4)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := openLog(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 1))
@@ -57,7 +57,7 @@ func TestSkip(t *testing.T) {
 				return strings.HasPrefix(strings.Join(spec.Counters.States(), ""), "lane 0 parked: records are missing")
 			})
 
-			got, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{1, 1})
+			got, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{Offset: 1, Seq: 1})
 			if err != nil || got.From != c.want.From || got.To != c.want.To || !strings.HasPrefix(got.Found, "records are missing: topic ") {
 				t.Fatalf("found %+v, error %v, want %+v", got, err, c.want)
 			}
@@ -77,7 +77,7 @@ func TestSkip(t *testing.T) {
 			// A reader of the trainer's kind, and a later look.
 			from := Position{}
 			if c.delete > 0 {
-				from = Position{1, 1}
+				from = Position{Offset: 1, Seq: 1}
 			}
 			reader := l.OpenReader(schemas.Embeddings, 0, from, ReaderOptions{})
 			defer reader.Close()
@@ -93,7 +93,7 @@ func TestSkip(t *testing.T) {
 					t.Errorf("from where the lane was parked, read %q, error %v, want %q", rec.Value, err, c.read[c.want.From.Seq])
 				}
 			}
-			if again, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{1, 1}); err != nil || again != (Skip{}) {
+			if again, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{Offset: 1, Seq: 1}); err != nil || again != (Skip{}) {
 				t.Errorf("afterwards: %+v, error %v", again, err)
 			}
 			skips, err := l.Skips(t.Context())
@@ -111,17 +111,17 @@ func TestForeignRecordAtTheEnd(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	put(t, l, numbered(schemas.Embeddings, 0, 0, "value 0"), numbered(schemas.Embeddings, 0, 1, "value 1"))
 	foreign := numbered(schemas.Embeddings, 0, 7, "foreign")
-	foreign.headers = foreign.headers[:2]
+	foreign.Headers = foreign.Headers[:2]
 	put(t, l, foreign)
 	got, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{})
-	if err != nil || got.From != (Position{2, 2}) || got.To != (Position{3, 2}) {
+	if err != nil || got.From != (Position{Offset: 2, Seq: 2}) || got.To != (Position{Offset: 3, Seq: 2}) {
 		t.Errorf("proposes %+v, error %v, want to pass over one record", got, err)
 	}
 	put(t, l, numbered(schemas.Embeddings, 0, 9, "foreign, with a mark"))
 	if last, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || last != 9 {
 		t.Errorf("the last seq is %d, error %v, want 9", last, err)
 	}
-	must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{3, 2}, To: Position{4, 2}, Reason: "not ours"}))
+	must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{Offset: 3, Seq: 2}, To: Position{Offset: 4, Seq: 2}, Reason: "not ours"}))
 	if last, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || last != 1 {
 		t.Errorf("the last seq is %d, error %v, want 1", last, err)
 	}
@@ -129,7 +129,7 @@ func TestForeignRecordAtTheEnd(t *testing.T) {
 
 func TestSkipRefuses(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 2))
-	good := Skip{Topic: schemas.Groups, Lane: 1, From: Position{3, 3}, To: Position{4, 9}, Reason: "r"}
+	good := Skip{Topic: schemas.Groups, Lane: 1, From: Position{Offset: 3, Seq: 3}, To: Position{Offset: 4, Seq: 9}, Reason: "r"}
 	for want, change := range map[string]func(*Skip){
 		"below LANES=2":   func(s *Skip) { s.Lane = 2 },
 		"topic with lane": func(s *Skip) { s.Topic = schemas.DeadLetters },
@@ -152,17 +152,17 @@ func TestSkipAtItsPlace(t *testing.T) {
 	for _, seq := range []int64{0, 1, 5, 6} {
 		put(t, l, numbered(schemas.Embeddings, 0, seq, fmt.Sprint("value ", seq)))
 	}
-	s := must.Get(l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{2, 2}))(t)
+	s := must.Get(l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{Offset: 2, Seq: 2}))(t)
 	s.Reason = "a disk was lost"
 	must.Do(t, l.Skip(t.Context(), s))
-	reader := l.OpenReader(schemas.Embeddings, 0, Position{2, 2}, ReaderOptions{})
+	reader := l.OpenReader(schemas.Embeddings, 0, Position{Offset: 2, Seq: 2}, ReaderOptions{})
 	defer reader.Close()
 	for _, want := range []string{"value 5", "value 6"} {
 		if rec, err := reader.Next(t.Context()); err != nil || string(rec.Value) != want {
 			t.Fatalf("read %q, error %v, want %q", rec.Value, err, want)
 		}
 	}
-	for rec, err := range l.Records(t.Context(), schemas.Embeddings, 0, Position{2, 2}, -1) {
+	for rec, err := range l.Records(t.Context(), schemas.Embeddings, 0, Position{Offset: 2, Seq: 2}, -1) {
 		if err != nil || string(rec.Value) != "value 5" {
 			t.Errorf("read %q, error %v, want value 5", rec.Value, err)
 		}

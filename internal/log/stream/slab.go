@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -18,7 +19,7 @@ const (
 type slab struct {
 	pub     *Publisher
 	bytes   []byte // nothing, and the room behind it
-	headers []header
+	headers []kafka.Header
 	piece   []byte  // whose end bytes is
 	used    []piece // full, the oldest first
 }
@@ -71,16 +72,16 @@ func (s *slab) sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, 
 		if s.pub != nil {
 			n = slabHeaders
 		}
-		s.headers = make([]header, 0, n)
+		s.headers = make([]kafka.Header, 0, n)
 	}
 	from := len(s.headers)
 	s.headers = append(s.headers,
-		header{Key: schemas.HeaderSchema, Value: made[:a:a]}, header{Key: schemas.HeaderSeq, Value: made[a:b:b]}, header{Key: schemas.HeaderSource, Value: made[b:]})
-	return message{topic: topic, lane: lane, value: value, headers: slices.Clip(s.headers[from:])}
+		kafka.Header{Key: schemas.HeaderSchema, Value: made[:a:a]}, kafka.Header{Key: schemas.HeaderSeq, Value: made[a:b:b]}, kafka.Header{Key: schemas.HeaderSource, Value: made[b:]})
+	return message{Message: kafka.Message{Topic: topic, Lane: lane, Value: value, Headers: slices.Clip(s.headers[from:])}}
 }
 
 // cloned returns headers that share no memory with others.
-func cloned(headers []header) []header {
+func cloned(headers []kafka.Header) []kafka.Header {
 	headers = slices.Clone(headers)
 	for i := range headers {
 		headers[i].Value = slices.Clone(headers[i].Value)

@@ -31,9 +31,9 @@ func TestSlabUsesAcknowledgedMemoryAgain(t *testing.T) {
 		}
 		if len(p.records.waiting) > 100+r.IntN(200) {
 			for _, m := range p.records.send(r.IntN(100)) {
-				mark, err := parseMark(m.headers[2].Value)
-				seq, err2 := parseSeq(&Record{headers: m.headers})
-				if err != nil || err2 != nil || seq != m.number || !bytes.Equal(m.value, fill(seq, len(m.value))) || !bytes.Equal(mark.State, fill(seq, len(mark.State))) {
+				mark, err := parseMark(m.Headers[2].Value)
+				seq, err2 := parseSeq(&Record{Headers: m.Headers})
+				if err != nil || err2 != nil || seq != m.number || !bytes.Equal(m.Value, fill(seq, len(m.Value))) || !bytes.Equal(mark.State, fill(seq, len(mark.State))) {
 					t.Fatalf("message %d has other bytes than it was given: seq %d, errors %v, %v", m.number, seq, err, err2)
 				}
 			}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -16,7 +16,7 @@ var (
 	ErrPoison = errors.New("record cannot be processed")
 	// ErrTransient marks a fault that may pass (a bucket that does not answer). The lane is taken down. After a pause
 	// it is taken up again from its last mark, for ever.
-	ErrTransient = errors.New("transient fault")
+	ErrTransient = kafka.ErrTransient
 	// ErrNotYet marks a record that the stage cannot take yet, as something outside the log is missing. The stage has
 	// taken nothing of it.
 	ErrNotYet = errors.New("not yet")
@@ -33,7 +33,7 @@ type poison struct{ error }
 func (p poison) Unwrap() []error { return []error{p.error, ErrPoison} }
 
 // Transient wraps err so that the lane is tried again.
-func Transient(err error) error { return fmt.Errorf("%w: %w", ErrTransient, err) }
+func Transient(err error) error { return kafka.Transient(err) }
 
 // NotYet wraps err so that Process gets the same record again, soon. Meanwhile the lane says that it waits for what err names.
 func NotYet(err error) error { return notYet{err} }
@@ -127,7 +127,7 @@ func (s StageSpec) at(point crashPoint, lane int) error {
 
 func (s StageSpec) validate() error {
 	switch {
-	case s.Name == "" || !isTopicName(s.Name):
+	case s.Name == "" || !kafka.IsTopicName(s.Name):
 		return fmt.Errorf("stage name %q: want letters, digits, . _ -", s.Name)
 	case len(s.Inputs) == 0 || len(s.Outputs) == 0 || s.New == nil:
 		return fmt.Errorf("stage %s: want inputs, outputs and a factory", s.Name)
@@ -159,36 +159,10 @@ func isLaneTopic(t schemas.Topic) bool {
 func Sequenced(t schemas.Topic) bool { return t != schemas.Pairs && isLaneTopic(t) }
 
 // Record is one message of a lane, in order and without repetitions.
-type Record struct {
-	Topic  schemas.Topic
-	Lane   int
-	Offset int64 // for messages; repetitions in the log shift it, so what a stage emits may depend on Seq, not on it
-	Seq    int64 // -1 on topics without seqs
-	Schema string
-	Value  []byte
-	Time   time.Time // informative; nothing may depend on it
+type Record = kafka.Record
 
-	key        []byte
-	headers    []header
-	unreadable error           // why what is here cannot be read; the record is set aside
-	others     []TopicPosition // positions of the stage's other inputs when this record was handed out
-}
+// Position is a place in one lane of a topic.
+type Position = kafka.Position
 
-// Header returns the value of the named message header.
-func (r Record) Header(name string) ([]byte, bool) {
-	for _, h := range r.headers {
-		if h.Key == name {
-			return h.Value, true
-		}
-	}
-	return nil, false
-}
-
-// Key returns the message key. Notes have one.
-func (r Record) Key() string { return string(r.key) }
-
-// Position returns the place of the record.
-func (r Record) Position() Position { return Position{Offset: r.Offset, Seq: max(r.Seq, 0)} }
-
-// Next returns the position after the record.
-func (r Record) Next() Position { return Position{Offset: r.Offset + 1, Seq: r.Seq + 1} }
+// TopicPosition is a position in a stage's lane of one input topic.
+type TopicPosition = kafka.TopicPosition

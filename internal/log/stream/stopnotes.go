@@ -37,7 +37,7 @@ func (ln *lane) keep(ctx context.Context) error {
 		if number, noted := ln.kept[t]; !ok || noted && number == final.number {
 			continue
 		}
-		rec := Record{headers: final.headers}
+		rec := Record{Headers: final.Headers}
 		seq, err := parseSeq(&rec)
 		if err != nil {
 			return fmt.Errorf("keeping the place in %s, lane %d: %w", t, ln.id, err)
@@ -134,7 +134,7 @@ func (l *Log) recover(ctx context.Context, stage string, lane int, inputs, outpu
 			continue
 		}
 		if err := at.mark.check(inputs, outputs); err != nil {
-			return best, nil, wrote, fmt.Errorf("last record of %s: %w", l.name(t), err)
+			return best, nil, wrote, fmt.Errorf("last record of %s: %w", l.Name(t), err)
 		}
 		published[t] = at.seq + 1
 		marks = append(marks, at.mark)

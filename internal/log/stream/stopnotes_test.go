@@ -62,7 +62,7 @@ func TestQuietLaneOutlivesRetention(t *testing.T) {
 			await(t, "the stage goes on", func() bool { return spec.Counters.Out.Load() > 0 })
 			r.stop(t)
 			var got []string
-			for rec, err := range l.Records(t.Context(), schemas.Embeddings, 0, Position{3, 3}, -1) {
+			for rec, err := range l.Records(t.Context(), schemas.Embeddings, 0, Position{Offset: 3, Seq: 3}, -1) {
 				must.Do(t, err)
 				got = append(got, fmt.Sprint(rec.Seq, " ", string(rec.Value)))
 			}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -15,34 +13,6 @@ import (
 // What was taken back in one namespace is to stay so in those that are made later, which train on the same pictures. A
 // namespace that has no `pairs` yet takes over the tombstones of all others before it gets that topic. So no pair can be
 // there before them, whichever process makes the topics and whenever it dies.
-
-// Namespaces lists the other namespaces of the brokers that this process may see, sorted.
-func (l *Log) Namespaces(ctx context.Context) ([]string, error) {
-	all := make(map[string]bool)
-	err := l.retry(ctx, "listing topics", func(ctx context.Context) error {
-		transport := l.freshTransport()
-		transport.MetadataTopics = nil
-		defer transport.CloseIdleConnections()
-		answer, err := (&kafka.Client{Addr: l.addr, Transport: transport}).Metadata(ctx, &kafka.MetadataRequest{})
-		if err != nil {
-			return err
-		}
-		for _, t := range answer.Topics {
-			all[t.Name] = true
-		}
-		return nil
-	})
-	var found []string
-	for name := range all {
-		namespace, ok := strings.CutSuffix(name, string(schemas.Pairs))
-		namespace, dotted := strings.CutSuffix(namespace, ".")
-		if ok && (dotted || namespace == "") && namespace != l.cfg.Namespace && all[schemas.Control.Name(namespace)] {
-			found = append(found, namespace)
-		}
-	}
-	slices.Sort(found)
-	return found, err
-}
 
 // In connects to another namespace of the same brokers.
 func (l *Log) In(ctx context.Context, namespace string) (*Log, error) {
@@ -82,12 +52,12 @@ func (l *Log) AddTombstones(ctx context.Context, notes map[string][]byte) (added
 			continue
 		}
 		added++
-		if err = p.enqueue(ctx, message{topic: schemas.Forgotten, key: []byte(key), value: value}); err != nil {
+		if err = p.enqueue(ctx, message{Message: kafka.Message{Topic: schemas.Forgotten, Key: []byte(key), Value: value}}); err != nil {
 			break
 		}
 	}
 	if err = errors.Join(err, p.Close(ctx)); err != nil {
-		return 0, fmt.Errorf("writing tombstones to %s: %w", l.name(schemas.Forgotten), err)
+		return 0, fmt.Errorf("writing tombstones to %s: %w", l.Name(schemas.Forgotten), err)
 	}
 	return added, nil
 }
@@ -103,7 +73,7 @@ func (l *Log) TombstonesOf(ctx context.Context, namespaces []string) (map[string
 		notes, err := other.Tombstones(ctx)
 		other.Close()
 		switch {
-		case errors.Is(err, kafka.TopicAuthorizationFailed):
+		case kafka.NotAllowed(err):
 			l.logger.Warn("tombstones of another namespace are not taken over", keyNamespace, namespace, keyErr, err)
 		case err != nil:
 			return nil, fmt.Errorf("reading what is taken back in NAMESPACE=%s: %w", namespace, err)
@@ -117,9 +87,9 @@ func (l *Log) TombstonesOf(ctx context.Context, namespaces []string) (map[string
 
 // makeAlone makes a topic without the others.
 func (l *Log) makeAlone(ctx context.Context, topic schemas.Topic) error {
-	missing, err := l.checkTopics(ctx, topic)
+	missing, err := l.MissingTopics(ctx, topic)
 	if err == nil && len(missing) > 0 {
-		err = l.makeTopics(ctx, missing, topic)
+		err = l.MakeTopics(ctx, missing, topic)
 	}
 	return err
 }
@@ -135,7 +105,7 @@ func (l *Log) inherit(ctx context.Context) error {
 		return err
 	}
 	n, err := l.AddTombstones(ctx, notes)
-	if errors.Is(err, kafka.TopicAuthorizationFailed) {
+	if kafka.NotAllowed(err) {
 		return fmt.Errorf("%w: a new namespace takes over what is taken back in others; make its topics as an operator, with `pairstream topics create`", err)
 	}
 	if n > 0 {

@@ -91,8 +91,8 @@ func TestTopicSettings(t *testing.T) {
 			}
 			if c.setting == "max.message.bytes" {
 				l, _ := openLogged(t, cfg)
-				if err := l.CheckTopics(t.Context()); err != nil || l.maxMessage(c.topic) != 5_000_000 {
-					t.Errorf("records may have %d bytes, error %v", l.maxMessage(c.topic), err)
+				if err := l.CheckTopics(t.Context()); err != nil || l.MaxMessage(c.topic) != 5_000_000 {
+					t.Errorf("records may have %d bytes, error %v", l.MaxMessage(c.topic), err)
 				}
 			}
 		})
@@ -105,7 +105,7 @@ func TestNamedTopicsAlone(t *testing.T) {
 	l, _ := openLogged(t, testConfig(b.Addr(), "", 1))
 	mine := []schemas.Topic{schemas.Pairs, schemas.Sources}
 	must.Do(t, l.ensureTopics(t.Context(), mine...))
-	missing := must.Get(l.checkTopics(t.Context()))(t)
+	missing := must.Get(l.MissingTopics(t.Context()))(t)
 	if want := len(schemas.Catalogue()) - len(mine); len(missing) != want {
 		t.Errorf("%d topics are missing, want %d", len(missing), want)
 	}
@@ -150,7 +150,7 @@ func TestPartitionsAddedAtRunTime(t *testing.T) {
 	put(t, l, pair(0, "one"))
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0)
 	topic := kmsg.NewCreatePartitionsRequestTopic()
-	topic.Topic, topic.Count = l.name(schemas.Pairs), 3
+	topic.Topic, topic.Count = l.Name(schemas.Pairs), 3
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	req.Topics = append(req.Topics, topic)
 	must.Get(req.RequestWith(t.Context(), kgoClient(t, l)))(t)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/base/timing"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -32,7 +33,7 @@ func (p *Publisher) traceBytes(m message, schema string) message {
 	if p.log.tracer == nil || schema != schemas.SchemaPair {
 		return m
 	}
-	id, ok := schemas.PairIDOf(m.value)
+	id, ok := schemas.PairIDOf(m.Value)
 	if !ok { // the encoder sets it aside
 		return m
 	}
@@ -45,7 +46,7 @@ func (m message) of(about []tracing.Subject) message {
 	}
 	m.traced = &traced{about, time.Now()}
 	if parent := tracing.Traceparent(about); parent != "" {
-		m.headers = append(m.headers, header{Key: tracing.Header, Value: []byte(parent)})
+		m.Headers = append(m.Headers, kafka.Header{Key: tracing.Header, Value: []byte(parent)})
 	}
 	return m
 }
@@ -56,7 +57,7 @@ func (p *Publisher) published(m *message) {
 		return
 	}
 	span := tracing.Span{Name: p.name + " publish", From: m.traced.queued, To: time.Now()}
-	if m.topic == schemas.Pairs {
+	if m.Topic == schemas.Pairs {
 		span.Name, span.Root = "publish", true
 	}
 	p.log.tracer.Record(m.traced.about, span)
@@ -86,7 +87,7 @@ func (o *output) trace(rec schemas.Record, m message) message {
 	m = m.of(tracer.Of(rec))
 	if m.traced != nil {
 		tracer.Record(m.traced.about, tracing.Span{
-			Name: o.pub.name + " work", From: o.call.began, To: m.traced.queued, Within: o.call.phases.List(), Root: m.topic == schemas.Batches,
+			Name: o.pub.name + " work", From: o.call.began, To: m.traced.queued, Within: o.call.phases.List(), Root: m.Topic == schemas.Batches,
 		})
 	}
 	return m

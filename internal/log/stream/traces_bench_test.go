@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/pairstream/pairstream/internal/base/timing"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/tracing"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -29,7 +30,7 @@ func BenchmarkUnsampled(b *testing.B) {
 	for i := range batch.Samples {
 		batch.Samples[i].ID = id
 	}
-	rec := Record{headers: sequenced(schemas.Embeddings, 0, 1, Mark{}, schemas.SchemaEmbedding, nil).headers}
+	rec := Record{Headers: sequenced(schemas.Embeddings, 0, 1, Mark{}, schemas.SchemaEmbedding, nil).Headers}
 	stage := func(out schemas.Record, images int) {
 		log.Waited("encoder", &rec)
 		ctx := o.begin(context.Background())
@@ -38,10 +39,10 @@ func BenchmarkUnsampled(b *testing.B) {
 			timing.Begin(ctx, timing.Decode)()
 		}
 		timing.Begin(ctx, timing.Compute)()
-		o.trace(out, message{topic: schemas.Embeddings})
+		o.trace(out, message{Message: kafka.Message{Topic: schemas.Embeddings}})
 	}
 	for i := 0; b.Loop(); i++ {
-		o.pub.traceBytes(message{value: value}, schemas.SchemaPair)
+		o.pub.traceBytes(message{Message: kafka.Message{Value: value}}, schemas.SchemaPair)
 		stage(embedding, 1) // encoder
 		stage(embedding, 0) // indexer
 		if i%n == 0 {

@@ -44,3 +44,15 @@ func TestValuesAreThoseOfOneType(t *testing.T) {
 		t.Errorf("the seals are %q", notes)
 	}
 }
+
+// TestTheLastRecordIsOfItsType reads the final seal at the end of a lane, which tells a lane that waits that nothing comes.
+func TestTheLastRecordIsOfItsType(t *testing.T) {
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
+	p := l.NewPublisher(PublisherOptions{})
+	must.Do(t, p.Publish(t.Context(), schemas.Pairs, 0, &schemas.Seal{Final: true}))
+	must.Do(t, p.Close(t.Context()))
+	last, found, err := l.LastWhere(t.Context(), schemas.Pairs, 0, func(*Record) bool { return true })
+	if seal, ok := As[*schemas.Seal](last); err != nil || !found || !ok || !seal.Final {
+		t.Errorf("the last record has the schema %q (found: %t, %v)", last.Schema, found, err)
+	}
+}

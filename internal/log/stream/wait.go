@@ -72,15 +72,15 @@ func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error)
 // before.
 func (ln *lane) lookAround(ctx context.Context, r *Reader, first bool) error {
 	if first {
-		if err := ln.log.checkSeqs(ctx, r.f.topic, ln.id, r.pos, r.skips); err != nil {
+		if err := ln.log.checkSeqs(ctx, r.f.Topic(), ln.id, r.pos, r.skips); err != nil {
 			return err
 		}
-		last, found, err := ln.log.LastWhere(ctx, r.f.topic, ln.id, func(*Record) bool { return true })
+		last, found, err := ln.log.LastWhere(ctx, r.f.Topic(), ln.id, func(*Record) bool { return true })
 		if err != nil {
 			return err
 		}
 		seal, sealed := As[*schemas.Seal](last)
-		ln.ended = found && sealed && seal.Final && r.f.topic == ln.spec.Inputs[0] && last.Offset < r.pos.Offset
+		ln.ended = found && sealed && seal.Final && r.f.Topic() == ln.spec.Inputs[0] && last.Offset < r.pos.Offset
 	}
 	return ln.forgo(ctx, r)
 }
@@ -90,12 +90,12 @@ func (ln *lane) wants(r *Reader) (what string, held bool) {
 	if ln.ended {
 		return "", false // nothing comes, and what other inputs have left is of no use to the lane
 	}
-	what = string(r.f.topic)
+	what = string(r.f.Topic())
 	if w, ok := ln.stage.(Waiter); ok {
 		what = w.Waiting()
 	}
 	for _, other := range ln.readers {
-		held = held || other != r && other.f.high.Load() > other.pos.Offset
+		held = held || other != r && other.f.High() > other.pos.Offset
 	}
 	return what, held
 }

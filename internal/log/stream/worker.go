@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -24,7 +25,7 @@ type worker struct {
 // turn is the time for which a generation lets a worker read.
 type turn struct {
 	reading context.Context //nolint:containedctx // ends with the generation
-	offsets *commits
+	offsets *kafka.Commits
 	budget  int64
 	over    chan struct{} // closed when nothing is in hand any more
 }
@@ -70,7 +71,7 @@ func (w *worker) loop() {
 // parks it.
 func (w *worker) turn(t turn) {
 	r := w.run
-	var pause backoff
+	var pause kafka.Backoff
 	for t.reading.Err() == nil {
 		begun := time.Now()
 		err := w.once(t)
@@ -102,7 +103,7 @@ func (w *worker) once(t turn) error {
 	}
 	w.lane.commit = func(at map[schemas.Topic]int64) {
 		for topic, o := range at {
-			t.offsets.add(w.run.log.name(topic), w.id, o)
+			t.offsets.Reached(topic, w.id, o)
 		}
 	}
 	err := w.lane.run(t.reading, w.work)

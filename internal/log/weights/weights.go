@@ -64,7 +64,7 @@ func Read(ctx context.Context, log *stream.Log) (*Notes, error) {
 	n := &Notes{known: make(map[string]Weights), retired: make(map[string]bool), choices: make(map[laneSeq]string), wanted: make(map[int64][]string)}
 	for rec, err := range log.Records(ctx, schemas.Control, 0, stream.Position{}, -1) {
 		if err == nil {
-			err = n.add(rec.Key(), rec.Value)
+			err = n.add(string(rec.Key), rec.Value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the notes about weights: %w", err)

@@ -187,7 +187,7 @@ type alone[S any] struct {
 
 // ValidateRecords implements what [service.ValidateRecords] asks for.
 func (a alone[S]) ValidateRecords(most int) error {
-	return service.ValidateRecords(a.Stage, stream.Config{MaxMessageBytes: most})
+	return service.ValidateRecords(a.Stage, most)
 }
 
 // Main is [service.Main] for a stage that needs tensors.

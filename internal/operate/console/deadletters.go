@@ -99,7 +99,6 @@ func (s *Server) deadLettersPage(w http.ResponseWriter, r *http.Request) error {
 // deadLetter is one letter with what its bytes show.
 type deadLetter struct {
 	stream.DeadLetter
-	Headers []stream.Header
 	JSON    string
 	Hex     string
 	Bytes   int
@@ -121,7 +120,7 @@ func (s *Server) letter(r *http.Request) (stream.DeadLetter, error) {
 	if err != nil {
 		return stream.DeadLetter{}, unanswered(err)
 	}
-	letter, err := rec.DeadLetter()
+	letter, err := stream.ParseDeadLetter(rec)
 	if p := pairOf(letter); err == nil && p != nil && s.o.Index.Forgotten(p.ImageID) {
 		return stream.DeadLetter{}, fmt.Errorf("%w: its pair was taken back", index.ErrNotFound)
 	}
@@ -133,7 +132,7 @@ func (s *Server) deadLetterPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d := deadLetter{DeadLetter: letter, Headers: letter.Headers(), Bytes: len(letter.Value)}
+	d := deadLetter{DeadLetter: letter, Bytes: len(letter.Value)}
 	if v, err := msgvalue.Decode(letter.Value); err == nil {
 		text := string(msgvalue.JSON(v))
 		d.More = len(text) > shownJSON

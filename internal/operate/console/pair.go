@@ -298,7 +298,7 @@ func (s *Server) stops(ctx context.Context, lane int, p location) ([]stop, error
 	if p.input == "" {
 		return list, nil
 	}
-	mark, err := rec.Mark()
+	mark, err := stream.MarkOf(rec)
 	if err != nil {
 		return nil, fmt.Errorf("when it was %s: %w", p.before, err)
 	}

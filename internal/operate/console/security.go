@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/base/invalid"
-	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
@@ -144,14 +144,14 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) error {
 
 // Settings say where the console listens, whom it lets in and what it keeps.
 type Settings struct {
-	Addr       string        `env:"CONSOLE_ADDR" envDefault:"127.0.0.1:8090" desc:"address of the console; other than loopback, it needs CONSOLE_TOKEN or CONSOLE_USER_HEADER; off: none"`
-	Token      stream.Secret `env:"CONSOLE_TOKEN" desc:"token that the console asks for, in its form or as Authorization: Bearer; never printed; empty: none, on a loopback address only"`
-	UserHeader string        `env:"CONSOLE_USER_HEADER" desc:"header in which a proxy that authenticates names the user, such as X-Forwarded-User; nobody may reach the console but through the proxy"`
-	Dir        string        `env:"CONSOLE_DIR" envDefault:"data/console" desc:"folder of the console's index, which may be deleted at any time"`
-	IndexPairs int64         `env:"CONSOLE_INDEX_PAIRS" envDefault:"10000000" desc:"pairs that the console's index holds, less than 400 bytes each; the oldest make room"`
-	Namespaces []string      `env:"CONSOLE_NAMESPACES" desc:"further namespaces, comma separated, whose curves the page Training shows beside this one's, and which Replays compares"`
-	Manifests  string        `env:"CONSOLE_MANIFESTS" desc:"folder of run manifests (*.json) that the page Replays lists; empty: none"`
-	LiveURL    string        `env:"CONSOLE_LIVE_URL" desc:"address of live search, such as http://127.0.0.1:8080; LIVE_TOKEN goes with it; empty: the page Search finds captions by their words"`
+	Addr       string         `env:"CONSOLE_ADDR" envDefault:"127.0.0.1:8090" desc:"address of the console; other than loopback, it needs CONSOLE_TOKEN or CONSOLE_USER_HEADER; off: none"`
+	Token      display.Secret `env:"CONSOLE_TOKEN" desc:"token that the console asks for, in its form or as Authorization: Bearer; never printed; empty: none, on a loopback address only"`
+	UserHeader string         `env:"CONSOLE_USER_HEADER" desc:"header in which a proxy that authenticates names the user, such as X-Forwarded-User; nobody may reach the console but through the proxy"`
+	Dir        string         `env:"CONSOLE_DIR" envDefault:"data/console" desc:"folder of the console's index, which may be deleted at any time"`
+	IndexPairs int64          `env:"CONSOLE_INDEX_PAIRS" envDefault:"10000000" desc:"pairs that the console's index holds, less than 400 bytes each; the oldest make room"`
+	Namespaces []string       `env:"CONSOLE_NAMESPACES" desc:"further namespaces, comma separated, whose curves the page Training shows beside this one's, and which Replays compares"`
+	Manifests  string         `env:"CONSOLE_MANIFESTS" desc:"folder of run manifests (*.json) that the page Replays lists; empty: none"`
+	LiveURL    string         `env:"CONSOLE_LIVE_URL" desc:"address of live search, such as http://127.0.0.1:8080; LIVE_TOKEN goes with it; empty: the page Search finds captions by their words"`
 }
 
 // Off reports whether there is to be no console.

@@ -35,7 +35,7 @@ type Options struct {
 	Images    *shard.Images // nil: pages have no pictures
 	GroupSize int           // pairs at which a group closes
 	High, Low float64       // above High: a connection; below Low: a negative
-	LiveToken stream.Secret
+	LiveToken display.Secret
 	Logger    *slog.Logger
 	// Busy returns for how long the device has worked for each stage. It is nil when the stages run elsewhere.
 	Busy func() map[string]time.Duration

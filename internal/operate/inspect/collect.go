@@ -140,7 +140,7 @@ func (t laneTopic) guard() *schemas.Check {
 	if !t.found {
 		return nil
 	}
-	mark, err := t.last.Mark()
+	mark, err := stream.MarkOf(t.last)
 	if err != nil {
 		return nil
 	}

@@ -79,8 +79,8 @@ func PrintLetter(w io.Writer, d stream.DeadLetter, whole bool) error {
 	if d.Key != nil {
 		p.line("key          %s", msgvalue.Short(text(d.Key)))
 	}
-	for _, h := range d.Headers() {
-		p.line("header       %s = %s", display.Printable(h.Name), msgvalue.Short(text(h.Value)))
+	for _, h := range d.Headers {
+		p.line("header       %s = %s", display.Printable(h.Key), msgvalue.Short(text(h.Value)))
 	}
 	v, err := msgvalue.Decode(d.Value)
 	if err != nil {
@@ -116,8 +116,8 @@ func dump(value []byte, whole bool) string {
 // JSONLetter returns all that is known of a dead letter. The value is JSON where it can be read.
 func JSONLetter(d stream.DeadLetter) ([]byte, error) {
 	headers := make(map[string]any)
-	for _, h := range d.Headers() {
-		headers[h.Name] = json.RawMessage(msgvalue.JSON(text(h.Value)))
+	for _, h := range d.Headers {
+		headers[h.Key] = json.RawMessage(msgvalue.JSON(text(h.Value)))
 	}
 	whole := struct {
 		Letter

@@ -96,7 +96,7 @@ func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]
 			return nil, err
 		}
 		if found {
-			if mark, err := last.Mark(); len(mark.Inputs) > 0 || err != nil {
+			if mark, err := stream.MarkOf(last); len(mark.Inputs) > 0 || err != nil {
 				return slices.DeleteFunc(mark.Inputs, func(p stream.TopicPosition) bool { return slices.Contains(s.writes, p.Topic) }), err
 			}
 		}

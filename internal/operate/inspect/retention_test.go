@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -92,7 +93,7 @@ func TestRetentionOfWhatIsReadAgain(t *testing.T) {
 			}
 			w.stage(schemas.Scored, 0, 0, filler, schemas.Batches, at(int64(len(all)), 6))
 			w.check(w.p.Flush(t.Context()))
-			w.check(stream.DeleteRecords(t.Context(), []string{broker}, schemas.Batches.Name("test"), 0, test.deleted))
+			w.check(kafka.DeleteRecords(t.Context(), []string{broker}, schemas.Batches.Name("test"), 0, test.deleted))
 			r := must.Get(CollectRetention(t.Context(), log, time.Now()))(t)
 			for _, n := range r.Lanes {
 				if n.Topic == schemas.Batches && (n.First != test.first || n.By != "grouper" || n.TooLate != test.tooLate) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/log/accounting"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -149,7 +150,7 @@ type snapshot struct {
 
 // laneTopic is what was read of one lane of a topic.
 type laneTopic struct {
-	bounds stream.Bounds
+	bounds kafka.Bounds
 	last   stream.Record
 	found  bool // there is a last record
 }
@@ -194,7 +195,7 @@ func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic)
 	}
 	for _, t := range writes {
 		if out := s.topics[t]; out.found {
-			if mark, err := out.last.Mark(); err == nil {
+			if mark, err := stream.MarkOf(out.last); err == nil {
 				at = max(at, mark.Input(reads).Offset)
 			}
 		}
@@ -247,7 +248,7 @@ func (s snapshot) account() (Account, error) {
 	pairs, embeddings, groups := s.topics[schemas.Pairs], s.topics[schemas.Embeddings], s.topics[schemas.Groups]
 	a := Account{Published: pairs.bounds.End}
 	if embeddings.found {
-		mark, err := embeddings.last.Mark()
+		mark, err := stream.MarkOf(embeddings.last)
 		if err != nil {
 			return a, fmt.Errorf("reading the encoder's mark: %w", err)
 		}
@@ -260,7 +261,7 @@ func (s snapshot) account() (Account, error) {
 	if !groups.found {
 		return a, nil
 	}
-	mark, err := groups.last.Mark()
+	mark, err := stream.MarkOf(groups.last)
 	if err != nil {
 		return a, fmt.Errorf("reading the indexer's mark: %w", err)
 	}

@@ -160,7 +160,7 @@ func (d *describer) pairs(ctx context.Context, lane int) (Range, bool, error) {
 			return Range{}, false, fmt.Errorf("describing embeddings, lane %d: %w", lane, err)
 		}
 		// The mark lies after the pair of this record.
-		if mark, err := rec.Mark(); err == nil && mark.Input(schemas.Pairs).Offset > 0 && mark.Input(schemas.Pairs).Offset <= b.Start {
+		if mark, err := stream.MarkOf(rec); err == nil && mark.Input(schemas.Pairs).Offset > 0 && mark.Input(schemas.Pairs).Offset <= b.Start {
 			return Range{}, false, fmt.Errorf("retention has removed pairs of lane %d that the run began with: all before offset %d are gone", lane, b.Start)
 		}
 		break

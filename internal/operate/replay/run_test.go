@@ -40,7 +40,7 @@ func original(t *testing.T, broker string) (*stream.Log, *Manifest) {
 			if err != nil || !found || last.Schema != schemas.SchemaSeal {
 				t.Fatalf("%s, lane %d ends with %+v, %v", topic, lane, last, err)
 			}
-			mark, err := last.Mark()
+			mark, err := stream.MarkOf(last)
 			must.Do(t, err)
 			must.Do(t, again.PublishSeq(t.Context(), topic, lane, last.Seq, mark, pause))
 		}

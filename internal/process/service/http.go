@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/base/display"
 )
 
 // Readiness knows whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent use.
@@ -238,7 +238,7 @@ const minTokenBytes = 16
 type Door struct {
 	Name                string // such as "live search"
 	Addr                string
-	Token               stream.Secret
+	Token               display.Secret
 	AddrName, TokenName string // the settings
 }
 

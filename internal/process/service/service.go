@@ -103,13 +103,13 @@ type Config[S any] struct {
 }
 
 // Validate refuses settings of the stage with which a record can be larger than its topic takes.
-func (c Config[S]) Validate() error { return ValidateRecords(c.Stage, c.Stream) }
+func (c Config[S]) Validate() error { return ValidateRecords(c.Stage, c.Stream.MaxMessageBytes) }
 
 // ValidateRecords refuses settings of a stage with which a record can be larger than its topic takes. It passes over
 // settings that say nothing about the size of records.
-func ValidateRecords(stage any, log stream.Config) error {
+func ValidateRecords(stage any, most int) error {
 	if s, ok := stage.(interface{ ValidateRecords(most int) error }); ok {
-		return s.ValidateRecords(log.MaxMessageBytes)
+		return s.ValidateRecords(most)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pairstream/pairstream/grouper/service"
 	"github.com/pairstream/pairstream/internal/base/machine"
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/schemas"
@@ -142,7 +143,7 @@ func (f fleet) deleteFree(ctx context.Context, log *cluster) (deleted int64, kep
 			continue
 		}
 		deleted += n.Free
-		if err := stream.DeleteRecords(ctx, log.Config().Brokers, n.Topic.Name(r.Namespace), n.Lane, n.First); err != nil {
+		if err := kafka.DeleteRecords(ctx, log.Config().Brokers, n.Topic.Name(r.Namespace), n.Lane, n.First); err != nil {
 			return deleted, kept, err
 		}
 	}

@@ -185,7 +185,7 @@ func topicBytes(ctx context.Context, log *stream.Log, topic schemas.Topic, lane 
 		if err != nil {
 			return 0, err
 		}
-		sum += float64(len(rec.Value) + len(rec.Key()))
+		sum += float64(len(rec.Value) + len(rec.Key))
 		for _, name := range []string{schemas.HeaderSchema, schemas.HeaderSeq, schemas.HeaderSource} {
 			if value, ok := rec.Header(name); ok {
 				sum += float64(len(name) + len(value))

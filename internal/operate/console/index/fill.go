@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -68,7 +69,7 @@ func (x *Index) pass(ctx context.Context, lane int, topics []schemas.Topic) erro
 	if err := x.gone.Refresh(ctx); err != nil {
 		return err
 	}
-	ends := make([]stream.Bounds, len(topics))
+	ends := make([]kafka.Bounds, len(topics))
 	for i := len(topics) - 1; i >= 0; i-- {
 		var err error
 		if ends[i], err = x.log.Bounds(ctx, topics[i], lane); err != nil {
@@ -84,7 +85,7 @@ func (x *Index) pass(ctx context.Context, lane int, topics []schemas.Topic) erro
 }
 
 // read takes up the records of one lane up to its end.
-func (x *Index) read(ctx context.Context, topic schemas.Topic, lane int, b stream.Bounds) error {
+func (x *Index) read(ctx context.Context, topic schemas.Topic, lane int, b kafka.Bounds) error {
 	at, err := x.cursor(ctx, topic, lane)
 	switch {
 	case err != nil:
@@ -121,7 +122,7 @@ func (x *Index) read(ctx context.Context, topic schemas.Topic, lane int, b strea
 }
 
 // behindRetention moves the place from which to read behind records that retention has removed.
-func (x *Index) behindRetention(ctx context.Context, topic schemas.Topic, lane int, at stream.Position, b stream.Bounds) (stream.Position, error) {
+func (x *Index) behindRetention(ctx context.Context, topic schemas.Topic, lane int, at stream.Position, b kafka.Bounds) (stream.Position, error) {
 	if at.Offset >= b.Start {
 		return at, nil
 	}

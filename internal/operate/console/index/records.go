@@ -109,7 +109,7 @@ func (w *writer) manifest(rec stream.Record, g *schemas.Group) error {
 }
 
 func (w *writer) deadLetter(rec stream.Record) error {
-	d, err := rec.DeadLetter()
+	d, err := stream.ParseDeadLetter(rec)
 	if err != nil {
 		return nil //nolint:nilerr // a foreign record; the log's own reader says so
 	}

@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"context"
@@ -20,35 +20,30 @@ import (
 //
 // A process that is stopped for longer than [Config.SessionTimeout], and goes on, may do for a moment what the next leader
 // does already.
-func (l *Log) Lead(ctx context.Context, name string, topic schemas.Topic, do func(context.Context) error) error {
-	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: l.cfg.GroupID(name), Brokers: l.cfg.Brokers, Topics: []string{l.name(topic)}, Dialer: l.dialer(),
-		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}},
-		HeartbeatInterval: min(l.cfg.SessionTimeout/10, slowestHeartbeat), SessionTimeout: l.cfg.SessionTimeout,
-		RebalanceTimeout: l.cfg.patience() + rejoinMargin, JoinGroupBackoff: 500 * time.Millisecond, Timeout: l.cfg.RequestTimeout,
-	})
+func (c *Client) Lead(ctx context.Context, name string, topic schemas.Topic, do func(context.Context) error) error {
+	group, err := c.newGroup(name, topic, kafka.RangeGroupBalancer{}, c.dialer())
 	if err != nil {
-		return fmt.Errorf("joining group: %w", err)
+		return err
 	}
-	err = l.leadIn(ctx, group, topic, do)
+	err = c.leadIn(ctx, group, topic, do)
 	if closing := group.Close(); err == nil {
 		err = closing
 	}
 	return err
 }
 
-func (l *Log) leadIn(ctx context.Context, group *kafka.ConsumerGroup, topic schemas.Topic, do func(context.Context) error) error {
+func (c *Client) leadIn(ctx context.Context, group *kafka.ConsumerGroup, topic schemas.Topic, do func(context.Context) error) error {
 	for {
 		generation, err := group.Next(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && isTransient(err):
+		case err != nil && IsTransient(err):
 			continue // Next has waited
 		case err != nil:
 			return fmt.Errorf("joining group: %w", err)
 		}
-		if len(generation.Assignments[l.name(topic)]) == 0 {
+		if len(generation.Assignments[c.Name(topic)]) == 0 {
 			continue // Next returns when the members change
 		}
 		ended := make(chan error, 1)
@@ -68,8 +63,8 @@ func (l *Log) leadIn(ctx context.Context, group *kafka.ConsumerGroup, topic sche
 }
 
 // dialer makes connections with the log's encryption and authentication.
-func (l *Log) dialer() *kafka.Dialer {
-	return &kafka.Dialer{ClientID: clientID, Timeout: dialTimeout + aliveTimeout, DialFunc: l.security.dialAlive, SASLMechanism: l.security.sasl}
+func (c *Client) dialer() *kafka.Dialer {
+	return &kafka.Dialer{ClientID: clientID, Timeout: dialTimeout + aliveTimeout, DialFunc: c.security.dialAlive, SASLMechanism: c.security.sasl}
 }
 
 // Foreign reads a topic that is none of the log's, from its end at the call of [Log.OpenForeign].
@@ -82,13 +77,13 @@ type Foreign struct {
 const foreignWait = 250 * time.Millisecond
 
 // OpenForeign opens a topic, on brokers with the log's encryption and authentication; none: on the log's.
-func (l *Log) OpenForeign(ctx context.Context, brokers []string, topic string) (*Foreign, error) {
+func (c *Client) OpenForeign(ctx context.Context, brokers []string, topic string) (*Foreign, error) {
 	if len(brokers) == 0 {
-		brokers = l.cfg.Brokers
+		brokers = c.cfg.Brokers
 	}
-	dialer := l.dialer()
+	dialer := c.dialer()
 	var partitions []kafka.Partition
-	err := l.retry(ctx, "looking up topic "+topic, func(ctx context.Context) (err error) {
+	err := c.Retry(ctx, "looking up topic "+topic, func(ctx context.Context) (err error) {
 		partitions, err = dialer.LookupPartitions(ctx, "tcp", brokers[0], topic)
 		return err
 	})

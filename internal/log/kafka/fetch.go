@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"context"
@@ -15,15 +15,16 @@ const (
 	fetchWait     = 500 * time.Millisecond // how long a broker holds a fetch that has nothing to return
 	maxFetchBytes = 1 << 20                // a broker still returns a larger batch when it is the first
 	stallAfter    = 10 * time.Second       // without a record fetched, though there are records to fetch
+	batchRoom     = 1 << 20                // how much larger than a record a decompressed batch may be
 	maxBadSums    = 3                      // times that a batch is read whose checksum does not match
 )
 
-// fetcher reads one lane of a topic ahead of its user, within a budget of bytes. It knows nothing of seqs.
-type fetcher struct {
-	log         *Log
-	topic       schemas.Topic
-	lane        int
-	instruments *instruments
+// Fetcher reads one lane of a topic ahead of its user, within a budget of bytes. It knows nothing of seqs.
+type Fetcher struct {
+	client *Client
+	topic  schemas.Topic
+	lane   int
+	held   func(bytes int64)
 
 	expect  int // how many records the last fetch had
 	badSums int // how many fetches in a row began with a checksum that does not match
@@ -43,10 +44,12 @@ type fetcher struct {
 	done   chan struct{}
 }
 
-func (l *Log) startFetcher(topic schemas.Topic, lane int, offset, budget int64, m *instruments) *fetcher {
-	ctx, cancel := context.WithCancel(context.Background()) // ends with close: a reader outlives the call that opened it
-	f := &fetcher{
-		log: l, topic: topic, lane: lane, budget: budget, instruments: m,
+// Fetch begins to read a lane from an offset. held is called with every change of the bytes that the fetcher holds; they may
+// exceed the budget by one fetch.
+func (c *Client) Fetch(topic schemas.Topic, lane int, offset, budget int64, held func(bytes int64)) *Fetcher {
+	ctx, cancel := context.WithCancel(context.Background()) // ends with Close: a reader outlives the call that opened it
+	f := &Fetcher{
+		client: c, topic: topic, lane: lane, budget: budget, held: held,
 		ready: make(chan struct{}, 1), space: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
 	}
 	f.high.Store(-1)
@@ -62,51 +65,50 @@ func (l *Log) startFetcher(topic schemas.Topic, lane int, offset, budget int64, 
 	return f
 }
 
-// close stops the fetcher. It forgets what it read ahead.
-func (f *fetcher) close() {
+// Move closes the fetcher, and returns one that begins at another offset.
+func (f *Fetcher) Move(offset int64) *Fetcher {
+	f.Close()
+	return f.client.Fetch(f.topic, f.lane, offset, f.budget, f.held)
+}
+
+// Topic returns the topic that is read.
+func (f *Fetcher) Topic() schemas.Topic { return f.topic }
+
+// Lane returns the lane that is read.
+func (f *Fetcher) Lane() int { return f.lane }
+
+// Ready signals that there may be something new to take.
+func (f *Fetcher) Ready() <-chan struct{} { return f.ready }
+
+// High returns the offset after the last record that the broker has, as of the last fetch; -1 before the first.
+func (f *Fetcher) High() int64 { return f.high.Load() }
+
+// Passed returns the offset after everything that can be taken or was passed over.
+func (f *Fetcher) Passed() int64 { return f.passed.Load() }
+
+// Close stops the fetcher. It forgets what it read ahead.
+func (f *Fetcher) Close() {
 	f.cancel()
 	<-f.done
-	f.instruments.addBytes(-f.bytes)
+	f.held(-f.bytes)
 	f.bytes = 0
 }
 
-// take returns what was read since the last take, and frees the budget of the records taken before. It returns
+// Take returns what was read since the last Take, and frees the budget of the records taken before. It returns
 // nothing when nothing is at hand.
-func (f *fetcher) take() ([]Record, error) {
+func (f *Fetcher) Take() ([]Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	got := f.chunk
 	f.chunk = nil
-	freed := f.bytes - size(got)
+	freed := f.bytes - sizeOf(got)
 	f.bytes -= freed
-	f.instruments.addBytes(-freed)
+	f.held(-freed)
 	signal(f.space)
 	if len(got) == 0 {
 		return nil, f.failed
 	}
 	return got, nil
-}
-
-func size(records []Record) int64 {
-	var n int64
-	for i := range records {
-		n += records[i].size()
-	}
-	return n
-}
-
-const (
-	recordOverhead = 256     // what a record takes besides its bytes, roughly
-	headerOverhead = 64      // what a header takes besides its bytes
-	batchRoom      = 1 << 20 // how much larger than a record a decompressed batch may be
-)
-
-func (r *Record) size() int64 {
-	n := int64(len(r.Value)) + int64(len(r.key)) + recordOverhead
-	for _, h := range r.headers {
-		n += int64(len(h.Key)) + int64(len(h.Value)) + headerOverhead
-	}
-	return n
 }
 
 func signal(c chan struct{}) {
@@ -116,8 +118,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-func (f *fetcher) run(ctx context.Context, offset int64) error {
-	var pause backoff
+func (f *Fetcher) run(ctx context.Context, offset int64) error {
+	var pause Backoff
 	lastRecord := time.Now()
 	for {
 		if err := f.waitForSpace(ctx); err != nil {
@@ -128,21 +130,21 @@ func (f *fetcher) run(ctx context.Context, offset int64) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && !passes(err):
-			return fmt.Errorf("reading %s, lane %d, from offset %d: %w", f.log.name(f.topic), f.lane, offset, err)
+			return fmt.Errorf("reading %s, lane %d, from offset %d: %w", f.client.Name(f.topic), f.lane, offset, err)
 		case err != nil:
-			pause.warn(f.log.logger, "fetching "+f.log.name(f.topic), err)
+			pause.warn(f.client.logger, "fetching "+f.client.Name(f.topic), err)
 			if pause.tries == reconnectAfter {
-				f.log.reconnect("fetching fails")
+				f.client.reconnect("fetching fails")
 			}
-			if err := pause.wait(ctx); err != nil {
+			if err := pause.Wait(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		pause.reset()
+		pause.Reset()
 		if next == offset && f.high.Load() > offset {
 			if time.Since(lastRecord) > stallAfter {
-				f.log.reconnect("a fetch returns nothing although there are records")
+				f.client.reconnect("a fetch returns nothing although there are records")
 				lastRecord = time.Now()
 			}
 			continue
@@ -157,15 +159,15 @@ func (f *fetcher) run(ctx context.Context, offset int64) error {
 	}
 }
 
-// idle reports whether there is nothing to take.
-func (f *fetcher) idle() bool {
+// Idle reports whether there is nothing to take.
+func (f *Fetcher) Idle() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.chunk) == 0
 }
 
-func (f *fetcher) put(records []Record) {
-	n := size(records)
+func (f *Fetcher) put(records []Record) {
+	n := sizeOf(records)
 	f.mu.Lock()
 	if len(f.chunk) == 0 {
 		f.chunk = records
@@ -174,11 +176,11 @@ func (f *fetcher) put(records []Record) {
 	}
 	f.bytes += n
 	f.mu.Unlock()
-	f.instruments.addBytes(n)
+	f.held(n)
 }
 
-// setBudget changes the most bytes to hold.
-func (f *fetcher) setBudget(budget int64) {
+// SetBudget changes the most bytes to hold.
+func (f *Fetcher) SetBudget(budget int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.budget = budget
@@ -186,13 +188,13 @@ func (f *fetcher) setBudget(budget int64) {
 }
 
 // fetchBytes returns the number of bytes to ask for at once.
-func (f *fetcher) fetchBytes() int64 {
+func (f *Fetcher) fetchBytes() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return min(maxFetchBytes, max(f.budget, 1))
 }
 
-func (f *fetcher) waitForSpace(ctx context.Context) error {
+func (f *Fetcher) waitForSpace(ctx context.Context) error {
 	for {
 		f.mu.Lock()
 		full := f.bytes >= f.budget
@@ -210,16 +212,16 @@ func (f *fetcher) waitForSpace(ctx context.Context) error {
 
 // fetch reads the records at offset and after. It returns as next the offset after them, which lies further when
 // fetch passed over control batches.
-func (f *fetcher) fetch(ctx context.Context, offset int64) (records []Record, next int64, err error) {
-	rctx, cancel := context.WithTimeout(ctx, fetchWait+f.log.cfg.RequestTimeout)
+func (f *Fetcher) fetch(ctx context.Context, offset int64) (records []Record, next int64, err error) {
+	rctx, cancel := context.WithTimeout(ctx, fetchWait+f.client.cfg.RequestTimeout)
 	defer cancel()
-	resp, err := f.log.fetchRaw(rctx, f.log.name(f.topic), f.lane, offset, f.fetchBytes())
+	resp, err := f.client.fetchRaw(rctx, f.client.Name(f.topic), f.lane, offset, f.fetchBytes())
 	if err != nil {
 		return nil, offset, err
 	}
 	f.high.Store(resp.LastStableOffset)
 	d := batchDecoder{
-		topic: f.topic, lane: f.lane, offset: offset, limit: f.log.cfg.MaxMessageBytes + batchRoom,
+		topic: f.topic, lane: f.lane, offset: offset, limit: f.client.cfg.MaxMessageBytes + batchRoom,
 		trusted: f.badSums >= maxBadSums, aborted: resp.AbortedTransactions, records: make([]Record, 0, min(f.expect, maxDecodedBytes/recordOverhead)),
 	}
 	if err := d.decode(resp.Records); err != nil && d.offset == offset {

@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"bytes"
@@ -9,13 +9,15 @@ import (
 
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/scram"
+
+	"github.com/pairstream/pairstream/internal/base/display"
 )
 
 // boundedScram is kafka-go's SCRAM, and refuses a broker that asks for work without end. The library has a lower
 // bound on the number of iterations and no upper one. So a false broker could keep a processor busy for hours.
 type boundedScram struct{ sasl.Mechanism }
 
-func newScram(name, user string, password Secret) (sasl.Mechanism, error) {
+func newScram(name, user string, password display.Secret) (sasl.Mechanism, error) {
 	algorithm := scram.SHA256
 	if name == saslScram512 {
 		algorithm = scram.SHA512

@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ var batchRooms = sync.Pool{New: func() any { return new([]byte) }}
 
 // appendBatch writes messages as a batch of Kafka's format 2, with one time for all. kafka-go writes the same bytes, but
 // makes several objects of every record.
-func appendBatch(dst []byte, batch []message, at time.Time, codec kafka.Compression) ([]byte, error) {
+func appendBatch(dst []byte, batch Batch, at time.Time, codec kafka.Compression) ([]byte, error) {
 	begin, size := len(dst), int64(batchHead)
-	for i := range batch {
-		size += batch[i].wireSize()
+	for i := range batch.Len() {
+		size += batch.Message(i).WireSize()
 	}
 	dst = append(slices.Grow(dst, int(size)), make([]byte, batchHead)...)
 	if codec == 0 {
@@ -41,31 +41,31 @@ func appendBatch(dst []byte, batch []message, at time.Time, codec kafka.Compress
 	be.PutUint32(b[batchEpoch:], 1<<32-1)
 	b[batchMagic] = 2
 	be.PutUint16(b[batchAttributes:], uint16(codec))
-	be.PutUint32(b[batchLastDelta:], uint32(len(batch)-1))
+	be.PutUint32(b[batchLastDelta:], uint32(batch.Len()-1))
 	be.PutUint64(b[batchFirstTime:], uint64(at.UnixMilli()))
 	be.PutUint64(b[batchMaxTime:], uint64(at.UnixMilli()))
 	for i := batchProducer; i < batchCount; i++ { // no producer, no epoch, no sequence: all -1
 		b[i] = 0xff
 	}
-	be.PutUint32(b[batchCount:], uint32(len(batch)))
+	be.PutUint32(b[batchCount:], uint32(batch.Len()))
 	be.PutUint32(b[batchCRC:], crc32.Checksum(b[batchAttributes:], castagnoli))
 	return dst, nil
 }
 
-func appendRecords(dst []byte, batch []message) []byte {
-	for i := range batch {
-		m := &batch[i]
-		length := 2 + varintSize(int64(i)) + nullableSize(m.key) + nullableSize(m.value) + varintSize(int64(len(m.headers)))
-		for _, h := range m.headers {
+func appendRecords(dst []byte, batch Batch) []byte {
+	for i := range batch.Len() {
+		m := batch.Message(i)
+		length := 2 + varintSize(int64(i)) + nullableSize(m.Key) + nullableSize(m.Value) + varintSize(int64(len(m.Headers)))
+		for _, h := range m.Headers {
 			length += varintSize(int64(len(h.Key))) + len(h.Key) + nullableSize(h.Value)
 		}
 		dst = binary.AppendVarint(dst, int64(length))
 		dst = append(dst, 0, 0) // no attributes; the time of the batch
 		dst = binary.AppendVarint(dst, int64(i))
-		dst = appendNullable(dst, m.key)
-		dst = appendNullable(dst, m.value)
-		dst = binary.AppendVarint(dst, int64(len(m.headers)))
-		for _, h := range m.headers {
+		dst = appendNullable(dst, m.Key)
+		dst = appendNullable(dst, m.Value)
+		dst = binary.AppendVarint(dst, int64(len(m.Headers)))
+		for _, h := range m.Headers {
 			dst = binary.AppendVarint(dst, int64(len(h.Key)))
 			dst = append(dst, h.Key...)
 			dst = appendNullable(dst, h.Value)

@@ -1,9 +1,8 @@
-package stream
+package kafka
 
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,10 +24,10 @@ const maxMetadataBytes = 16 << 20
 
 // TopicID returns the id that the brokers gave a topic when it was made, or "" where they give none. It does not wait for a
 // topic that does not exist.
-func (l *Log) TopicID(ctx context.Context, t schemas.Topic) (id string, err error) {
+func (c *Client) TopicID(ctx context.Context, t schemas.Topic) (id string, err error) {
 	exists := true
-	err = l.retry(ctx, "asking for the id of topic "+l.name(t), func(ctx context.Context) error {
-		versions, err := l.client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
+	err = c.Retry(ctx, "asking for the id of topic "+c.Name(t), func(ctx context.Context) error {
+		versions, err := c.client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 		if err != nil {
 			return err
 		}
@@ -37,23 +36,23 @@ func (l *Log) TopicID(ctx context.Context, t schemas.Topic) (id string, err erro
 				return nil
 			}
 		}
-		id, err = l.askTopicID(ctx, t)
+		id, err = c.askTopicID(ctx, t)
 		if exists = !errors.Is(err, kafka.UnknownTopicOrPartition); !exists {
 			return nil
 		}
 		return err
 	})
 	if err == nil && !exists {
-		err = Transient(fmt.Errorf("topic %s %w", l.name(t), errNoTopic))
+		err = Transient(fmt.Errorf("topic %s %w", c.Name(t), errNoTopic))
 	}
 	return id, err
 }
 
 // askTopicID asks over a connection of its own, after kafka-go has authenticated it.
-func (l *Log) askTopicID(ctx context.Context, t schemas.Topic) (string, error) {
+func (c *Client) askTopicID(ctx context.Context, t schemas.Topic) (string, error) {
 	var errs []error
-	for _, broker := range l.cfg.Brokers {
-		id, err := l.askBroker(ctx, broker, t)
+	for _, broker := range c.cfg.Brokers {
+		id, err := c.askBroker(ctx, broker, t)
 		if err == nil {
 			return id, nil
 		}
@@ -62,11 +61,11 @@ func (l *Log) askTopicID(ctx context.Context, t schemas.Topic) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-func (l *Log) askBroker(ctx context.Context, broker string, t schemas.Topic) (string, error) {
+func (c *Client) askBroker(ctx context.Context, broker string, t schemas.Topic) (string, error) {
 	var raw net.Conn
-	dialer := kafka.Dialer{ClientID: clientID, SASLMechanism: l.security.sasl, DialFunc: func(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := kafka.Dialer{ClientID: clientID, SASLMechanism: c.security.sasl, DialFunc: func(ctx context.Context, network, address string) (net.Conn, error) {
 		var err error
-		raw, err = l.security.dialAlive(ctx, network, address)
+		raw, err = c.security.dialAlive(ctx, network, address)
 		return raw, err
 	}}
 	conn, err := dialer.DialContext(ctx, "tcp", broker)
@@ -79,7 +78,7 @@ func (l *Log) askBroker(ctx context.Context, broker string, t schemas.Topic) (st
 			return "", err
 		}
 	}
-	name, req := l.name(t), kmsg.NewPtrMetadataRequest()
+	name, req := c.Name(t), kmsg.NewPtrMetadataRequest()
 	topic := kmsg.NewMetadataRequestTopic()
 	topic.Topic = &name
 	req.Topics = append(req.Topics, topic)
@@ -116,32 +115,4 @@ func readTopicID(r io.Reader) (string, error) {
 		return "", kafka.Error(resp.Topics[0].ErrorCode)
 	}
 	return fmt.Sprintf("%x", resp.Topics[0].TopicID), nil
-}
-
-func topicIDKey(stage string, t schemas.Topic, lane int) string {
-	return fmt.Sprintf("topic-id/%s/%s/%d", stage, t, lane)
-}
-
-// topicIDs returns a topic's id, and the id of the topic in which the stage began the lane. Either is empty where it is not
-// known.
-func (l *Log) topicIDs(ctx context.Context, stage string, t schemas.Topic, lane int) (id, was string, err error) {
-	if id, err = l.TopicID(ctx, t); err != nil || id == "" {
-		return "", "", err
-	}
-	key := topicIDKey(stage, t, lane)
-	err = l.recall(ctx, key, func(k string, value []byte) error {
-		if k != key { // lane 1 is a prefix of lane 10
-			return nil
-		}
-		return json.Unmarshal(value, &was)
-	})
-	return id, was, err
-}
-
-// noteTopicID notes in which topic the stage reads the lane.
-func (l *Log) noteTopicID(ctx context.Context, stage string, t schemas.Topic, lane int, id string) error {
-	if id == "" {
-		return nil
-	}
-	return l.remember(ctx, topicIDKey(stage, t, lane), id)
 }

@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"crypto/ecdsa"
@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -102,7 +103,7 @@ func TestConnectRefuses(t *testing.T) {
 	}
 	useTLS := func(ca string) func(*Config) { return func(c *Config) { c.TLS, c.TLSCA = true, ca } }
 	useSASL := func(mechanism, pass string) func(*Config) {
-		return func(c *Config) { c.SASL, c.SASLUser, c.SASLPassword = mechanism, "user", Secret(pass) }
+		return func(c *Config) { c.SASL, c.SASLUser, c.SASLPassword = mechanism, "user", display.Secret(pass) }
 	}
 	noCert := other.file("ca.key") // PEM, but no certificate
 	for name, c := range map[string]struct {
@@ -156,8 +157,9 @@ func TestExplainNamesAnUnknownHost(t *testing.T) {
 	}
 }
 
-// TestSecureLog runs a stage over TLS and each kind of authentication. Every part of the package connects by itself.
-func TestSecureLog(t *testing.T) {
+// TestSecureConnections writes, reads and joins a group over TLS and each kind of authentication. Every part of the package
+// connects by itself.
+func TestSecureConnections(t *testing.T) {
 	ca := newAuthority(t)
 	ca.issue(t, "broker", &x509.Certificate{DNSNames: []string{"kafka.example"}})
 	ca.issue(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -171,11 +173,25 @@ func TestSecureLog(t *testing.T) {
 			cfg.TLS, cfg.TLSCA, cfg.TLSServerName = true, ca.file("ca.pem"), "kafka.example"
 			cfg.TLSCert, cfg.TLSKey = ca.file("client.pem"), ca.file("client.key")
 			cfg.SASL, cfg.SASLUser, cfg.SASLPassword = mechanism, "us,er=", testPassword
-			l := openLog(t, cfg)
-			put(t, l, pair(0, "one"), pair(1, "two"))
-			r := start(l, batcherSpec())
-			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0, 1)
-			r.stop(t)
+			c := connect(t, cfg)
+			write(t, c, 1, "one", "two")
+			rec, found, err := c.LastWhere(t.Context(), schemas.Pairs, 1, func(*Record) bool { return true })
+			if err != nil || !found || string(rec.Value) != "two" || rec.Schema != schemas.SchemaPair {
+				t.Errorf("the last record is %q of schema %q, %v", rec.Value, rec.Schema, err)
+			}
+			if id, err := c.TopicID(t.Context(), schemas.Pairs); err != nil || id == "" {
+				t.Errorf("the topic has the id %q, %v", id, err)
+			}
+			group := must.Get(c.JoinGroup("reader", schemas.Pairs))(t)
+			gen := must.Get(group.Next(t.Context()))(t)
+			said := NewCommits(nil)
+			said.Reached(schemas.Pairs, 1, 2)
+			must.Do(t, gen.Commit(t.Context(), said))
+			must.Do(t, group.Leave(func() {}))
+			lags := must.Get(c.Lag(t.Context(), "reader", schemas.Pairs))(t)
+			if len(gen.Lanes) != 2 || lags[1].Committed != 2 {
+				t.Errorf("the group gave the lanes %v, and knows %+v", gen.Lanes, lags)
+			}
 		})
 	}
 }
@@ -237,5 +253,17 @@ func TestScram(t *testing.T) {
 	}
 	if _, err := newScram(saslScram256, "user", "\x00"); err == nil || !strings.Contains(err.Error(), "KAFKA_SASL_PASSWORD") {
 		t.Errorf("a password that cannot be sent: %v", err)
+	}
+}
+
+func TestPlainWithoutTLSWarns(t *testing.T) {
+	b := startBroker(t, broker.Options{SASL: saslPlain, User: "user", Pass: testPassword})
+	cfg := testConfig(b.Addr(), "", 1)
+	cfg.SASL, cfg.SASLUser, cfg.SASLPassword = saslPlain, "user", testPassword
+	var out strings.Builder
+	c := must.Get(Connect(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}))(t)
+	c.Close()
+	if !strings.Contains(out.String(), "KAFKA_TLS=true") || strings.Contains(out.String(), "horse") {
+		t.Errorf("logged %q", out.String())
 	}
 }

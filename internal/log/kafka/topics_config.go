@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"context"
@@ -26,14 +26,14 @@ const (
 )
 
 // wanted returns the settings with which a topic is created.
-func (l *Log) wanted(t schemas.Topic) []kafka.ConfigEntry {
-	keep, _ := l.cfg.retentionOf(t)
+func (c *Client) wanted(t schemas.Topic) []kafka.ConfigEntry {
+	keep, _ := c.cfg.retentionOf(t)
 	retention := int64(-1)
 	if keep > 0 {
 		retention = keep.Milliseconds()
 	}
 	entries := []kafka.ConfigEntry{
-		{ConfigName: configMaxMessage, ConfigValue: strconv.Itoa(l.wantedMaxMessage(t))},
+		{ConfigName: configMaxMessage, ConfigValue: strconv.Itoa(c.wantedMaxMessage(t))},
 		{ConfigName: configRetention, ConfigValue: strconv.FormatInt(retention, 10)},
 		{ConfigName: configSize, ConfigValue: "-1"},
 		{ConfigName: configCleanup, ConfigValue: cleanupPolicy(t)},
@@ -41,8 +41,8 @@ func (l *Log) wanted(t schemas.Topic) []kafka.ConfigEntry {
 		{ConfigName: configTimestamp, ConfigValue: "LogAppendTime"},
 		{ConfigName: configUnclean, ConfigValue: "false"},
 	}
-	if l.cfg.MinInsync > 0 {
-		entries = append(entries, kafka.ConfigEntry{ConfigName: configMinInsync, ConfigValue: strconv.Itoa(l.cfg.MinInsync)})
+	if c.cfg.MinInsync > 0 {
+		entries = append(entries, kafka.ConfigEntry{ConfigName: configMinInsync, ConfigValue: strconv.Itoa(c.cfg.MinInsync)})
 	}
 	return entries
 }
@@ -96,24 +96,24 @@ func (p TopicProblem) Error() string { return "topic " + p.Topic + ": " + p.Text
 
 // TopicProblems asks the brokers for the settings of the named topics that exist, or of all. It also notes how large
 // their records may be. It returns nothing where the brokers do not tell.
-func (l *Log) TopicProblems(ctx context.Context, only ...schemas.Topic) ([]TopicProblem, error) {
+func (c *Client) TopicProblems(ctx context.Context, only ...schemas.Topic) ([]TopicProblem, error) {
 	var problems []TopicProblem
-	settings, err := l.TopicSettings(ctx, only...)
+	settings, err := c.TopicSettings(ctx, only...)
 	if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
-		l.logger.Warn("the settings of topics are not checked: DescribeConfigs is not allowed", keyErr, err)
+		c.logger.Warn("the settings of topics are not checked: DescribeConfigs is not allowed", keyErr, err)
 		return nil, nil
 	}
 	for _, t := range catalogue(only) {
 		have := settings[t.Topic]
 		if limit, err := strconv.Atoi(have[configMaxMessage]); err == nil {
-			l.limits.Store(t.Topic, limit)
+			c.limits.Store(t.Topic, limit)
 		}
 		if have[configTimestamp] == "LogAppendTime" {
-			l.stamped.Store(t.Topic, true)
+			c.stamped.Store(t.Topic, true)
 		}
-		for _, w := range l.wanted(t.Topic) {
+		for _, w := range c.wanted(t.Topic) {
 			if value, ok := have[w.ConfigName]; ok && value != w.ConfigValue {
-				problems = append(problems, l.judge(t.Topic, w.ConfigName, value, w.ConfigValue)...)
+				problems = append(problems, c.judge(t.Topic, w.ConfigName, value, w.ConfigValue)...)
 			}
 		}
 	}
@@ -121,8 +121,8 @@ func (l *Log) TopicProblems(ctx context.Context, only ...schemas.Topic) ([]Topic
 }
 
 // judge returns the problem of a setting, if there is one.
-func (l *Log) judge(t schemas.Topic, setting, have, want string) []TopicProblem {
-	p := TopicProblem{Topic: l.name(t), Text: fmt.Sprintf("%s=%s: ", setting, have)}
+func (c *Client) judge(t schemas.Topic, setting, have, want string) []TopicProblem {
+	p := TopicProblem{Topic: c.Name(t), Text: fmt.Sprintf("%s=%s: ", setting, have)}
 	number, _ := strconv.Atoi(have)
 	target, _ := strconv.Atoi(want)
 	switch setting {
@@ -147,7 +147,7 @@ func (l *Log) judge(t schemas.Topic, setting, have, want string) []TopicProblem 
 		if t.Compacted() || number == -1 {
 			return nil // compacted, or kept for longer than is wanted
 		}
-		keep, variable := l.cfg.retentionOf(t)
+		keep, variable := c.cfg.retentionOf(t)
 		p.Text += fmt.Sprintf("%s=%v wants %s: records that were not read may be deleted (`pairstream status --retention`)", variable, keep, want)
 	case configTimestamp:
 		p.Text += "want " + want + ": brokers refuse what a fast clock has stamped"
@@ -156,16 +156,16 @@ func (l *Log) judge(t schemas.Topic, setting, have, want string) []TopicProblem 
 }
 
 // TopicSettings returns the settings of the named topics that exist, or of all.
-func (l *Log) TopicSettings(ctx context.Context, only ...schemas.Topic) (map[schemas.Topic]map[string]string, error) {
+func (c *Client) TopicSettings(ctx context.Context, only ...schemas.Topic) (map[schemas.Topic]map[string]string, error) {
 	req := &kafka.DescribeConfigsRequest{}
 	byName := make(map[string]schemas.Topic)
 	for _, t := range catalogue(only) {
-		byName[l.name(t.Topic)] = t.Topic
-		req.Resources = append(req.Resources, kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: l.name(t.Topic)})
+		byName[c.Name(t.Topic)] = t.Topic
+		req.Resources = append(req.Resources, kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: c.Name(t.Topic)})
 	}
 	settings := make(map[schemas.Topic]map[string]string)
-	err := l.retry(ctx, "reading the settings of topics", func(ctx context.Context) error {
-		resp, err := l.client.DescribeConfigs(ctx, req)
+	err := c.Retry(ctx, "reading the settings of topics", func(ctx context.Context) error {
+		resp, err := c.client.DescribeConfigs(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -184,9 +184,9 @@ func (l *Log) TopicSettings(ctx context.Context, only ...schemas.Topic) (map[sch
 	return settings, err
 }
 
-// checkSettings refuses topics with fatal problems, and logs the other problems.
-func (l *Log) checkSettings(ctx context.Context, only ...schemas.Topic) error {
-	problems, err := l.TopicProblems(ctx, only...)
+// CheckSettings refuses topics with fatal problems, and logs the other problems.
+func (c *Client) CheckSettings(ctx context.Context, only ...schemas.Topic) error {
+	problems, err := c.TopicProblems(ctx, only...)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,13 @@ func (l *Log) checkSettings(ctx context.Context, only ...schemas.Topic) error {
 			fatal = append(fatal, p)
 			continue
 		}
-		l.logger.Warn("a topic is not as the settings want it", keyTopic, p.Topic, keyReason, p.Text)
+		c.logger.Warn("a topic is not as the settings want it", keyTopic, p.Topic, keyReason, p.Text)
 	}
 	return errors.Join(fatal...)
+}
+
+// Stamps reports whether the brokers put their own time on the records of a topic.
+func (c *Client) Stamps(t schemas.Topic) bool {
+	_, ok := c.stamped.Load(t)
+	return ok
 }

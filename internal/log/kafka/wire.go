@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"context"
@@ -49,8 +49,8 @@ type fetchResponsePartition struct {
 const readCommitted = 1
 
 // fetchRaw asks the leader of a lane for its batches from an offset on.
-func (l *Log) fetchRaw(ctx context.Context, name string, lane int, offset, most int64) (*fetchResponsePartition, error) {
-	m, err := l.transport.RoundTrip(ctx, l.addr, &fetch.Request{
+func (c *Client) fetchRaw(ctx context.Context, name string, lane int, offset, most int64) (*fetchResponsePartition, error) {
+	m, err := c.transport.RoundTrip(ctx, c.addr, &fetch.Request{
 		ReplicaID: -1, MaxWaitTime: int32(fetchWait.Milliseconds()), MinBytes: 1, MaxBytes: int32(most),
 		IsolationLevel: readCommitted, SessionID: -1, SessionEpoch: -1,
 		Topics: []fetch.RequestTopic{{Topic: name, Partitions: []fetch.RequestPartition{{
@@ -87,7 +87,7 @@ type produceRequest struct {
 const requestVersion = 6
 
 // encode makes the request. Up to the batch, Kafka's versions 3 to 8 are the same.
-func (r *produceRequest) encode(dst []byte, batch []message, at time.Time, codec kafka.Compression) (raw []byte, err error) {
+func (r *produceRequest) encode(dst []byte, batch Batch, at time.Time, codec kafka.Compression) (raw []byte, err error) {
 	t, be := r.Topics[0], binary.BigEndian
 	dst = be.AppendUint16(append(dst, 0, 0, 0, 0), uint16(protocol.Produce))
 	dst = append(dst, 0, 0, 0, 0, 0, 0) // the version, and the number: a connection has one request at a time

@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"encoding/binary"
@@ -16,8 +16,8 @@ import (
 
 // Anyone who may write to `pairs` decides what lies in a batch. These bounds hold whatever a batch says of itself.
 const (
-	maxRecordHeaders = 64
-	maxHeaderBytes   = 64 << 10 // names and values of a record's headers
+	MaxRecordHeaders = 64
+	MaxHeaderBytes   = 64 << 10 // names and values of a record's headers
 	maxDecodedBytes  = 8 << 20  // of records from one fetch, bookkeeping counted; a single record may be larger
 	leastRecordBytes = 7        // a record without key, value and headers
 	headerRoom       = 192      // headers of records of one batch that share an array
@@ -49,7 +49,8 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
-	errBatch = errors.New("broken batch")
+	// ErrBatch marks a batch that is none.
+	ErrBatch = errors.New("broken batch")
 	errSum   = errors.New("its checksum does not match")
 )
 
@@ -75,9 +76,9 @@ func (d *batchDecoder) decode(raw []byte) error {
 		size := int64(int32(binary.BigEndian.Uint32(raw[batchLength:]))) + batchLength + 4
 		switch {
 		case raw[batchMagic] != 2:
-			return fmt.Errorf("%w: format %d, want 2", errBatch, raw[batchMagic])
+			return fmt.Errorf("%w: format %d, want 2", ErrBatch, raw[batchMagic])
 		case size < batchHead:
-			return fmt.Errorf("%w: its length is %d", errBatch, size)
+			return fmt.Errorf("%w: its length is %d", ErrBatch, size)
 		case size > int64(len(raw)):
 			return nil
 		}
@@ -98,7 +99,7 @@ func (d *batchDecoder) batch(b []byte) error {
 		return nil
 	}
 	if last < first {
-		return fmt.Errorf("%w: it begins at offset %d and ends at %d", errBatch, first, last)
+		return fmt.Errorf("%w: it begins at offset %d and ends at %d", ErrBatch, first, last)
 	}
 	attributes := binary.BigEndian.Uint16(b[batchAttributes:])
 	if d.skips(attributes, last, int64(binary.BigEndian.Uint64(b[batchProducer:])), b[batchHead:]) {
@@ -173,7 +174,7 @@ func (d *batchDecoder) recordsOf(c *recordCursor, count int32, last int64, faile
 	if failed != nil && d.offset <= last {
 		d.take(Record{
 			Topic: d.topic, Lane: d.lane, Seq: -1, Offset: d.offset, Time: time.UnixMilli(c.time),
-			unreadable: fmt.Errorf("%w (offsets %d to %d)", failed, d.offset, last),
+			Unreadable: fmt.Errorf("%w (offsets %d to %d)", failed, d.offset, last),
 		})
 	}
 	d.offset = max(d.offset, last+1)
@@ -181,8 +182,8 @@ func (d *batchDecoder) recordsOf(c *recordCursor, count int32, last int64, faile
 }
 
 func (d *batchDecoder) take(r Record) {
-	if r.unreadable != nil { // without the rest of its batch, which does not count
-		r.key, r.Value = slices.Clone(r.key), slices.Clone(r.Value)
+	if r.Unreadable != nil { // without the rest of its batch, which does not count
+		r.Key, r.Value = slices.Clone(r.Key), slices.Clone(r.Value)
 	}
 	d.records = append(d.records, r)
 	d.bytes += r.size()
@@ -196,7 +197,8 @@ type recordCursor struct {
 	time  int64 // milliseconds
 	fixed bool  // the time is the broker's, and all records have it
 
-	headers []header // room for those of the next records
+	headers []Header // room for those of the next records
+	schema  string   // of the last record
 }
 
 var errCut = errors.New("cut short")
@@ -214,8 +216,8 @@ func (c *recordCursor) next(r *Record) error {
 		at += delta
 	}
 	r.Offset, r.Time = c.first+f.number(), time.UnixMilli(at)
-	r.key, r.Value = f.bytes(), f.bytes()
-	f.headers(r, &c.headers)
+	r.Key, r.Value = f.bytes(), f.bytes()
+	f.headers(r, c)
 	if f.bad {
 		return errCut
 	}
@@ -253,28 +255,34 @@ func (f *fields) bytes() []byte {
 	return b
 }
 
-// headers reads the headers of a record into room, which it replaces when it is full.
-func (f *fields) headers(r *Record, room *[]header) {
+// headers reads the headers of a record into the cursor's room, which it replaces when it is full.
+func (f *fields) headers(r *Record, c *recordCursor) {
 	n, size := f.number(), len(f.rest)
 	switch {
 	case f.bad || n < 0 || n > int64(size/2):
 		f.bad = true
-	case n > maxRecordHeaders || size > maxHeaderBytes:
-		r.unreadable = fmt.Errorf("oversized headers: %d of %d bytes, want at most %d of %d", n, size, maxRecordHeaders, maxHeaderBytes)
-	case n > 0:
-		if cap(*room)-len(*room) < int(n) {
-			*room = make([]header, 0, max(n, headerRoom))
-		}
-		from := len(*room)
-		for range n {
-			like := ""
-			if at := len(*room) - int(n); at >= 0 {
-				like = (*room)[at].Key
-			}
-			*room = append(*room, header{Key: known(f.bytes(), like), Value: f.bytes()})
-		}
-		r.headers = (*room)[from:len(*room):len(*room)]
+		return
+	case n > MaxRecordHeaders || size > MaxHeaderBytes:
+		r.Unreadable = fmt.Errorf("oversized headers: %d of %d bytes, want at most %d of %d", n, size, MaxRecordHeaders, MaxHeaderBytes)
+		return
+	case n == 0:
+		return
 	}
+	if cap(c.headers)-len(c.headers) < int(n) {
+		c.headers = make([]Header, 0, max(n, headerRoom))
+	}
+	from := len(c.headers)
+	for range n {
+		like := ""
+		if at := len(c.headers) - int(n); at >= 0 {
+			like = c.headers[at].Key
+		}
+		c.headers = append(c.headers, Header{Key: known(f.bytes(), like), Value: f.bytes()})
+	}
+	r.Headers = c.headers[from:len(c.headers):len(c.headers)]
+	schema, _ := r.Header(schemas.HeaderSchema)
+	c.schema = known(schema, c.schema)
+	r.Schema = c.schema
 }
 
 // known returns a string of the bytes: like, when it is the same. Names of headers and schemas that every record has take no

@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"context"
@@ -15,14 +15,20 @@ import (
 	"github.com/pairstream/pairstream/internal/log/broker"
 )
 
-// Requests to brokers are repeated until they succeed, fail for good, or the caller gives up. deliver.go repeats produce
+// ErrTransient marks a fault that may pass, such as a bucket that does not answer.
+var ErrTransient = errors.New("transient fault")
+
+// Transient marks err as [ErrTransient].
+func Transient(err error) error { return fmt.Errorf("%w: %w", ErrTransient, err) }
+
+// Requests to brokers are repeated until they succeed, fail for good, or the caller gives up. produce.go repeats produce
 // requests, and looks in the log first for a batch whose answer was lost.
 
-// retry calls op until it succeeds, fails for good or ctx ends. what is a gerund for messages.
-func (l *Log) retry(ctx context.Context, what string, op func(ctx context.Context) error) error {
-	var pause backoff
+// Retry calls op until it succeeds, fails for good or ctx ends. what is a gerund for messages.
+func (c *Client) Retry(ctx context.Context, what string, op func(ctx context.Context) error) error {
+	var pause Backoff
 	for {
-		rctx, cancel := l.request(ctx)
+		rctx, cancel := c.request(ctx)
 		err := op(rctx)
 		cancel()
 		switch {
@@ -33,11 +39,11 @@ func (l *Log) retry(ctx context.Context, what string, op func(ctx context.Contex
 		case !passes(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		pause.warn(l.logger, what, err)
+		pause.warn(c.logger, what, err)
 		if pause.tries == reconnectAfter {
-			l.reconnect(what)
+			c.reconnect(what)
 		}
-		if pause.wait(ctx) != nil {
+		if pause.Wait(ctx) != nil {
 			return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
 		}
 	}
@@ -46,15 +52,16 @@ func (l *Log) retry(ctx context.Context, what string, op func(ctx context.Contex
 // reconnectAfter is the number of failures in a row after which the connections themselves count as the cause.
 const reconnectAfter = 5
 
-// backoff is a pause that doubles, with a little noise so that owners of many lanes do not retry in step.
-type backoff struct{ tries int }
+// Backoff is a pause that doubles, with a little noise so that owners of many lanes do not retry in step.
+type Backoff struct{ tries int }
 
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
 
-func (b *backoff) wait(ctx context.Context) error {
+// Wait pauses, or returns the error of ctx.
+func (b *Backoff) Wait(ctx context.Context) error {
 	pause := min(firstPause<<min(b.tries, 20), lastPause)
 	pause += time.Duration(rand.Int64N(int64(pause)/4 + 1))
 	b.tries++
@@ -69,13 +76,14 @@ func (b *backoff) wait(ctx context.Context) error {
 }
 
 // warn logs the first failure of a row and then every tenth, so that an outage does not flood the log.
-func (b *backoff) warn(logger *slog.Logger, what string, err error) {
+func (b *Backoff) warn(logger *slog.Logger, what string, err error) {
 	if b.tries%10 == 0 {
 		logger.Warn("retrying", keyWhat, what, keyCount, b.tries, keyErr, err)
 	}
 }
 
-func (b *backoff) reset() { b.tries = 0 }
+// Reset begins anew, after a success.
+func (b *Backoff) Reset() { b.tries = 0 }
 
 // forGood are the broker's answers that waiting does not change.
 var forGood = []error{
@@ -98,13 +106,25 @@ func passes(err error) bool {
 	return true
 }
 
-// isTransient reports whether a stage's error is a fault that may pass. It asks for a kafka.Error first, which has
-// the methods of a net.Error but is none.
-func isTransient(err error) bool {
+// Refuses reports whether an error is a broker's answer.
+func Refuses(err error) bool {
+	var refused kafka.Error
+	return errors.As(err, &refused)
+}
+
+// NotAllowed reports whether the brokers do not let this process see or change a topic.
+func NotAllowed(err error) bool { return errors.Is(err, kafka.TopicAuthorizationFailed) }
+
+// NotThere reports whether a lane does not have the offset from which to read.
+func NotThere(err error) bool { return errors.Is(err, kafka.OffsetOutOfRange) }
+
+// IsTransient reports whether an error is a fault that may pass. It asks for a kafka.Error first, which has the methods of a
+// net.Error but is none.
+func IsTransient(err error) bool {
 	var netErr net.Error
 	var kafkaErr kafka.Error
 	switch {
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrGap), errors.Is(err, ErrTooLarge), errors.Is(err, broker.ErrStopped):
+	case errors.Is(err, broker.ErrStopped):
 		return false
 	case errors.Is(err, ErrTransient):
 		return true

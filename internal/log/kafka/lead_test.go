@@ -1,4 +1,4 @@
-package stream
+package kafka
 
 import (
 	"context"
@@ -28,8 +28,8 @@ func TestLead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ends := make(chan error)
 	for i := range 3 {
-		l := openLog(t, testConfig(b.Addr(), "led", 1))
-		go func() { ends <- l.Lead(ctx, "leaders", schemas.Sources, lead) }()
+		c := connect(t, testConfig(b.Addr(), "led", 1))
+		go func() { ends <- c.Lead(ctx, "leaders", schemas.Sources, lead) }()
 		for end := time.Now().Add(time.Minute); turns.Load() <= int32(i); time.Sleep(10 * time.Millisecond) {
 			select {
 			case err := <-ends:

@@ -1,0 +1,181 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Commits collects the offsets of all lanes of a generation, to be committed in one request. It also collects what
+// each lane has to say of itself. That goes with the offset, so that whoever asks for a stage's lag sees it.
+type Commits struct {
+	mu      sync.Mutex
+	offsets map[laneKey]int64
+	states  map[laneKey]string
+	changed map[laneKey]bool
+}
+
+type laneKey struct {
+	topic schemas.Topic
+	lane  int
+}
+
+// NewCommits makes the commits of a generation. It knows what the generation before has committed.
+func NewCommits(before *Commits) *Commits {
+	c := &Commits{offsets: make(map[laneKey]int64), states: make(map[laneKey]string), changed: make(map[laneKey]bool)}
+	if before != nil {
+		before.mu.Lock()
+		defer before.mu.Unlock()
+		maps.Copy(c.offsets, before.offsets)
+		maps.Copy(c.states, before.states)
+	}
+	return c
+}
+
+// Reached notes how far the work is in a lane.
+func (c *Commits) Reached(topic schemas.Topic, lane int, offset int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := laneKey{topic, lane}
+	c.offsets[p], c.changed[p] = offset, true
+}
+
+// Say notes what a lane has to say of itself. Empty takes back what was said.
+func (c *Commits) Say(topic schemas.Topic, lane int, state string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := (laneKey{topic, lane}); c.states[p] != state {
+		c.states[p], c.changed[p] = state, true
+	}
+}
+
+// maxState is the most bytes of a lane's state. Brokers take 4096 with an offset.
+const maxState = 1000
+
+// take returns what has changed since the last call.
+func (c *Commits) take() map[schemas.Topic][]kafka.OffsetCommit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	topics := make(map[schemas.Topic][]kafka.OffsetCommit)
+	for p := range c.changed {
+		offset, ok := c.offsets[p]
+		if !ok {
+			offset = -1 // nothing was processed yet
+		}
+		state := c.states[p]
+		state = strings.ToValidUTF8(state[:min(len(state), maxState)], "")
+		topics[p.topic] = append(topics[p.topic], kafka.OffsetCommit{Partition: p.lane, Offset: offset, Metadata: state})
+	}
+	clear(c.changed)
+	return topics
+}
+
+// again keeps what a request could not commit for the next one, unless there is something newer by then.
+func (c *Commits) again(topics map[schemas.Topic][]kafka.OffsetCommit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for topic, lanes := range topics {
+		for _, l := range lanes {
+			c.changed[laneKey{topic, l.Partition}] = true
+		}
+	}
+}
+
+// Commit tells the consumer group of a stage what is new, for a process that is no member. The next call says what this one
+// could not.
+func (c *Client) Commit(ctx context.Context, stage string, what *Commits) error {
+	return c.commit(ctx, stage, what, -1, "")
+}
+
+func (c *Client) commit(ctx context.Context, stage string, what *Commits, generation int, member string) error {
+	offsets := what.take()
+	if len(offsets) == 0 {
+		return nil
+	}
+	ctx, cancel := c.request(ctx)
+	defer cancel()
+	req := &kafka.OffsetCommitRequest{GroupID: c.cfg.GroupID(stage), GenerationID: generation, MemberID: member, Topics: make(map[string][]kafka.OffsetCommit)}
+	for t, lanes := range offsets {
+		req.Topics[c.Name(t)] = lanes
+	}
+	err := c.commitOffsets(ctx, req)
+	if err != nil {
+		what.again(offsets)
+	}
+	return err
+}
+
+func (c *Client) commitOffsets(ctx context.Context, req *kafka.OffsetCommitRequest) error {
+	resp, err := c.client.OffsetCommit(ctx, req)
+	if err != nil {
+		return fmt.Errorf("committing offsets of %s: %w", req.GroupID, err)
+	}
+	for name, partitions := range resp.Topics {
+		for _, p := range partitions {
+			if p.Error != nil {
+				return fmt.Errorf("committing offsets of %s, %s, lane %d: %w", req.GroupID, name, p.Partition, p.Error)
+			}
+		}
+	}
+	return nil
+}
+
+// LaneLag says how far a stage is in one lane of one of its inputs.
+type LaneLag struct {
+	Topic     schemas.Topic
+	Lane      int
+	Committed int64  // offset that the stage has reached, -1 when it has not begun; about a second old
+	End       int64  // offset after the last record
+	State     string // what the lane has to say: that it is parked, or what it waits for; empty: it is at work
+}
+
+// Lag reads what a stage has committed, for dashboards.
+func (c *Client) Lag(ctx context.Context, stage string, inputs ...schemas.Topic) ([]LaneLag, error) {
+	lanes := make([]int, c.cfg.Lanes)
+	for i := range lanes {
+		lanes[i] = i
+	}
+	req := &kafka.OffsetFetchRequest{GroupID: c.cfg.GroupID(stage), Topics: make(map[string][]int)}
+	for _, t := range inputs {
+		req.Topics[c.Name(t)] = lanes
+	}
+	var resp *kafka.OffsetFetchResponse
+	err := c.Retry(ctx, "reading offsets of "+req.GroupID, func(ctx context.Context) (err error) {
+		if resp, err = c.client.OffsetFetch(ctx, req); err == nil && !errors.Is(resp.Error, kafka.GroupIdNotFound) {
+			err = resp.Error
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var lags []LaneLag
+	for _, t := range inputs {
+		committed := make(map[int]kafka.OffsetFetchPartition)
+		for _, p := range resp.Topics[c.Name(t)] {
+			if p.Error != nil {
+				return nil, fmt.Errorf("reading offsets of %s, %s, lane %d: %w", req.GroupID, t, p.Partition, p.Error)
+			}
+			committed[p.Partition] = p
+		}
+		for _, lane := range lanes {
+			b, err := c.Bounds(ctx, t, lane)
+			if err != nil {
+				return nil, err
+			}
+			at, ok := committed[lane]
+			if !ok {
+				at.CommittedOffset = -1
+			}
+			lags = append(lags, LaneLag{Topic: t, Lane: lane, Committed: at.CommittedOffset, End: b.End, State: at.Metadata})
+		}
+	}
+	return lags, nil
+}

@@ -1,0 +1,113 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// maxAckTimeout is the longest wait for an ack.
+const maxAckTimeout = 5 * time.Minute
+
+// ErrTooLarge marks a record that its topic does not take.
+var ErrTooLarge = errors.New("record is larger than its topic takes")
+
+// TooLarge reports whether the brokers have refused a batch for its size.
+func TooLarge(err error) bool { return errors.Is(err, kafka.MessageSizeTooLarge) }
+
+// Delivery is a batch for one lane.
+type Delivery struct {
+	Topic schemas.Topic
+	Lane  int
+	Batch Batch
+	Clock func() time.Time // stamps the records; brokers replace it by their own time
+	// Arrived reports whether the batch is in the log. It is asked when an answer was lost or late.
+	Arrived func(context.Context) (bool, error)
+}
+
+// Unknown is the offset of a batch that was found in the log, where its answer was lost.
+const Unknown = -1
+
+// Deliver sends a batch, with acks from all in-sync replicas, until the broker has acknowledged it. It returns the offset of
+// the first record, or [Unknown]. When an answer is lost or late, the batch may be in the log all the same. So Deliver looks
+// for it there, and the next answer may take twice as long. Otherwise a broker whose acks take longer than the timeout
+// would append the batch again without end.
+func (c *Client) Deliver(ctx context.Context, d Delivery) (offset int64, err error) {
+	var pause Backoff
+	what, timeout := fmt.Sprintf("writing to %s, lane %d", c.Name(d.Topic), d.Lane), c.cfg.RequestTimeout
+	for {
+		offset, err = c.produce(ctx, &d, timeout)
+		switch {
+		case err == nil:
+			return offset, nil
+		case ctx.Err() != nil:
+			return 0, fmt.Errorf("%s: %w", what, ctx.Err())
+		case !passes(err):
+			return 0, fmt.Errorf("%s: %w", what, err)
+		}
+		pause.warn(c.logger, what, err)
+		if pause.tries == reconnectAfter {
+			c.reconnect(what)
+		}
+		if pause.Wait(ctx) != nil {
+			return 0, fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
+		}
+		if answered(err) {
+			continue
+		}
+		timeout = min(2*timeout, maxAckTimeout)
+		there, err := d.Arrived(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", what, err)
+		}
+		if there {
+			return Unknown, nil
+		}
+	}
+}
+
+// answered reports whether a broker has said that it did not append.
+func answered(err error) bool {
+	var refused kafka.Error
+	return errors.As(err, &refused) && !errors.Is(err, kafka.RequestTimedOut)
+}
+
+// produce sends a batch once, and returns the offset at which the broker has put it.
+func (c *Client) produce(ctx context.Context, d *Delivery, timeout time.Duration) (offset int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	room := batchRooms.Get().(*[]byte)
+	r := produceRequest{Request: rawproduce.Request{Acks: int16(kafka.RequireAll), Timeout: int32((timeout / 2).Milliseconds()), Topics: []rawproduce.RequestTopic{{
+		Topic: c.Name(d.Topic), Partitions: []rawproduce.RequestPartition{{Partition: int32(d.Lane)}},
+	}}}}
+	if *room, err = r.encode((*room)[:0], d.Batch, d.Clock(), c.compression); err != nil {
+		return 0, err
+	}
+	m, err := c.transport.RoundTrip(ctx, c.addr, &r)
+	if err != nil {
+		return 0, err // the transport may still read the room
+	}
+	batchRooms.Put(room)
+	resp, ok := m.(*produce.Response)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("answer to a produce request is a %T", m)
+	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
+		return 0, fmt.Errorf("answer to a produce request has %d topics: %w", len(resp.Topics), kafka.UnknownTopicOrPartition)
+	}
+	answer := &resp.Topics[0].Partitions[0]
+	switch {
+	case answer.ErrorCode == 0:
+		return answer.BaseOffset, nil
+	case answer.ErrorMessage == "":
+		return 0, kafka.Error(answer.ErrorCode)
+	}
+	return 0, fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), answer.ErrorMessage)
+}

@@ -1,0 +1,255 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// deadLetterRoom is the most by which a dead letter may be larger than its record.
+const deadLetterRoom = 1 << 20
+
+// MakeTopics creates topics, and waits until the brokers know all of the named ones.
+func (c *Client) MakeTopics(ctx context.Context, missing []schemas.TopicInfo, only ...schemas.Topic) error {
+	err := c.createTopics(ctx, missing, true)
+	if errors.Is(err, kafka.InvalidConfiguration) {
+		err = c.createTopics(ctx, missing, false)
+	}
+	if errors.Is(err, kafka.InvalidReplicationFactor) {
+		return fmt.Errorf("KAFKA_REPLICATION=%d: %w", c.cfg.Replication, err)
+	}
+	if err != nil {
+		return err
+	}
+	return c.awaitTopics(ctx, only...)
+}
+
+func (c *Client) createTopics(ctx context.Context, missing []schemas.TopicInfo, unclean bool) error {
+	return c.Retry(ctx, "creating topics", func(ctx context.Context) error {
+		resp, err := c.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: c.topicConfigs(missing, unclean)})
+		if err != nil {
+			return err
+		}
+		for name, err := range resp.Errors {
+			if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) { // another process was quicker: checked below
+				return fmt.Errorf("topic %s: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// awaitTopics waits until every broker knows the new topics. They learn of them one after the other, and the next command
+// may ask any of them.
+func (c *Client) awaitTopics(ctx context.Context, only ...schemas.Topic) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*c.cfg.RequestTimeout)
+	defer cancel()
+	var pause Backoff
+	for {
+		missing, err := c.MissingTopics(ctx, only...)
+		if err == nil && len(missing) == 0 {
+			missing, err = c.missingSomewhere(ctx, catalogue(only))
+		}
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		if err := pause.Wait(ctx); err != nil {
+			return fmt.Errorf("waiting for topics %v: %w", missing, err)
+		}
+	}
+}
+
+// missingSomewhere returns the topics that one of the brokers does not know yet. It passes over a broker that does not
+// answer: it may have gone down, and learns of them when it comes back.
+func (c *Client) missingSomewhere(ctx context.Context, topics []schemas.TopicInfo) ([]schemas.TopicInfo, error) {
+	_, brokers, err := c.partitionCounts(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range brokers {
+		counts, _, err := c.countAt(ctx, kafka.TCP(net.JoinHostPort(b.Host, strconv.Itoa(b.Port))), topics)
+		if err != nil {
+			c.logger.Warn("a broker does not say which topics it knows", keyBroker, b.Host, keyErr, err)
+			continue
+		}
+		if missing := slices.DeleteFunc(slices.Clone(topics), func(t schemas.TopicInfo) bool { return counts[t.Topic] > 0 }); len(missing) > 0 {
+			return missing, nil
+		}
+	}
+	return nil, nil
+}
+
+// topicConfigs returns the topics to create. The embedded broker has no replicas, and knows no unclean election.
+func (c *Client) topicConfigs(topics []schemas.TopicInfo, unclean bool) []kafka.TopicConfig {
+	var configs []kafka.TopicConfig
+	for _, t := range topics {
+		entries := c.wanted(t.Topic)
+		if !unclean {
+			entries = slices.DeleteFunc(entries, func(e kafka.ConfigEntry) bool { return e.ConfigName == configUnclean })
+		}
+		configs = append(configs, kafka.TopicConfig{
+			Topic: c.Name(t.Topic), NumPartitions: c.partitions(t), ReplicationFactor: c.cfg.Replication, ConfigEntries: entries,
+		})
+	}
+	return configs
+}
+
+// wantedMaxMessage returns max.message.bytes of a topic that is created.
+func (c *Client) wantedMaxMessage(t schemas.Topic) int {
+	if t == schemas.DeadLetters {
+		return c.cfg.MaxMessageBytes + deadLetterRoom
+	}
+	return c.cfg.MaxMessageBytes
+}
+
+// MaxMessage returns the size of the largest batch that a topic takes, as far as this process knows.
+func (c *Client) MaxMessage(t schemas.Topic) int {
+	if limit, ok := c.limits.Load(t); ok {
+		return limit.(int)
+	}
+	return c.wantedMaxMessage(t)
+}
+
+func (c *Client) partitions(t schemas.TopicInfo) int {
+	if t.Lane {
+		return c.cfg.Lanes
+	}
+	return 1
+}
+
+var errNoTopic = errors.New("does not exist")
+
+// topicsPatience is the time that a stage waits for topics when it starts. Brokers learn of new topics one after the
+// other. So one broker may not know yet what another has told.
+const topicsPatience = 5 * time.Second
+
+// AwaitTopics does the same as CheckTopics, with that patience.
+func (c *Client) AwaitTopics(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, min(topicsPatience, c.cfg.RequestTimeout))
+	defer cancel()
+	var pause Backoff
+	for {
+		err := c.CheckTopics(ctx)
+		if !errors.Is(err, errNoTopic) || pause.Wait(wait) != nil {
+			return err
+		}
+	}
+}
+
+// CheckTopics reports topics that are missing, have the wrong number of partitions, or a setting that would lose
+// records. Named topics alone are looked at.
+func (c *Client) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
+	missing, err := c.MissingTopics(ctx, only...)
+	if err != nil {
+		return err
+	}
+	if err := c.Lacks(missing); err != nil {
+		return err
+	}
+	return c.CheckSettings(ctx, only...)
+}
+
+// Lacks returns an error that names the first topic that is missing, and how to make all of them.
+func (c *Client) Lacks(missing []schemas.TopicInfo) error {
+	var names []string
+	for _, t := range missing {
+		if t.Topic == schemas.Judgements || t.Topic == schemas.Forgotten { // of an older log; who writes there makes it
+			continue
+		}
+		names = append(names, c.Name(t.Topic))
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("topic %s %w (NAMESPACE=%s)", names[0], errNoTopic, c.cfg.Namespace)
+	if more := len(names) - 1; more > 0 {
+		err = fmt.Errorf("%w, nor do %d others: name the namespace of a run, or make its topics with `pairstream topics create`", err, more)
+	}
+	return err
+}
+
+// catalogue returns the named topics, or all.
+func catalogue(only []schemas.Topic) []schemas.TopicInfo {
+	return slices.DeleteFunc(schemas.Catalogue(), func(t schemas.TopicInfo) bool {
+		return len(only) > 0 && !slices.Contains(only, t.Topic)
+	})
+}
+
+// MissingTopics returns the topics of the catalogue that do not exist, or those of the named ones. One with another number of
+// partitions than the configuration asks for is an error.
+func (c *Client) MissingTopics(ctx context.Context, only ...schemas.Topic) (missing []schemas.TopicInfo, err error) {
+	topics := catalogue(only)
+	counts, _, err := c.partitionCounts(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	var problems []error
+	for _, t := range topics {
+		have, want := counts[t.Topic], c.partitions(t)
+		switch {
+		case have == 0:
+			missing = append(missing, t)
+		case have != want && t.Lane:
+			problems = append(problems, fmt.Errorf("topic %s has %d partitions: LANES=%d wants %d", c.Name(t.Topic), have, c.cfg.Lanes, want))
+		case have != want:
+			problems = append(problems, fmt.Errorf("topic %s has %d partitions: want 1", c.Name(t.Topic), have))
+		}
+	}
+	return missing, errors.Join(problems...)
+}
+
+// Has reports whether a topic exists. Methods that read would wait for one that does not.
+func (c *Client) Has(ctx context.Context, t schemas.Topic) (bool, error) {
+	counts, _, err := c.partitionCounts(ctx, []schemas.TopicInfo{{Topic: t}})
+	return counts[t] > 0, err
+}
+
+// partitionCounts returns how many partitions topics have, 0 for those that do not exist, and all brokers of the cluster.
+func (c *Client) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (counts map[schemas.Topic]int, brokers []kafka.Broker, err error) {
+	err = c.Retry(ctx, "reading topics", func(ctx context.Context) (err error) {
+		counts, brokers, err = c.countAt(ctx, c.addr, topics)
+		return err
+	})
+	return counts, brokers, err
+}
+
+// countAt does so at one broker. It asks over connections of its own, because the shared ones answer from a cache.
+func (c *Client) countAt(ctx context.Context, at net.Addr, topics []schemas.TopicInfo) (map[schemas.Topic]int, []kafka.Broker, error) {
+	transport := c.freshTransport()
+	defer transport.CloseIdleConnections()
+	client := kafka.Client{Addr: at, Transport: transport}
+	var names []string
+	for _, t := range topics {
+		names = append(names, c.Name(t.Topic))
+	}
+	resp, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: names})
+	if err != nil {
+		return nil, nil, err
+	}
+	counts := make(map[schemas.Topic]int)
+	for i, t := range topics {
+		switch err := resp.Topics[i].Error; {
+		case err == nil:
+			counts[t.Topic] = len(resp.Topics[i].Partitions)
+		case !errors.Is(err, kafka.UnknownTopicOrPartition):
+			return nil, nil, fmt.Errorf("topic %s: %w", names[i], err)
+		}
+	}
+	return counts, resp.Brokers, nil
+}
+
+func (c *Client) freshTransport() *kafka.Transport {
+	t := c.transport
+	return &kafka.Transport{
+		ClientID: t.ClientID, DialTimeout: t.DialTimeout, MetadataTTL: time.Minute, MetadataTopics: t.MetadataTopics,
+		Dial: t.Dial, SASL: t.SASL,
+	}
+}
