@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -181,6 +182,8 @@ func (p *planning) run(ctx context.Context) error {
 // make runs the stages on a log in the folder, beside the writers of the files, until every lane has ended.
 func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	if err := plans.Pack(ctx, p.tables, p.images(), p.columns); err != nil {
+		disk := errors.As(err, new(*fs.PathError)) // such as a full one: as an interrupted run, the next goes on
+		p.empty = p.fresh() && ctx.Err() == nil && !disk
 		return err
 	}
 	keys, err := p.readKeys(ctx)

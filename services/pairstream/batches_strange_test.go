@@ -36,7 +36,7 @@ func TestPlanOfStrangeInput(t *testing.T) {
 	for _, dir := range []string{"loose", "broken"} {
 		must.Do(t, os.Mkdir(in(dir), 0o700))
 	}
-	for name, content := range map[string][]byte{"loose/a.jpg": {1}, "loose/a.txt": []byte("a"), "file": {1}, "broken/a.tar": raw, "broken/b.tar": raw[:700], "scenes.tar.gz": zipped.Bytes()} {
+	for name, content := range map[string][]byte{"loose/a.jpg": {1}, "loose/a.txt": []byte("a"), "file": {1}, "broken/a.tar": raw, "broken/b.tar": raw[:700], "a.parquet": raw[:700], "scenes.tar.gz": zipped.Bytes()} {
 		must.Do(t, os.WriteFile(in(name), content, 0o600))
 	}
 	var junk bytes.Buffer
@@ -54,6 +54,7 @@ func TestPlanOfStrangeInput(t *testing.T) {
 		{"a compressed tar", []string{in("scenes.tar.gz")}, "has no pairs: file://" + in("scenes.tar.gz")},
 		{"images that are none", []string{in("junk.tar")}, "there is no mini-batch, as no pair is usable: set aside 2, the first by: unusable image: "},
 		{"images in a folder", []string{in("loose")}, "files of a folder go into one with `tar --sort=name -cf data.tar -C FOLDER .`"},
+		{"a Parquet file that is none", []string{in("a.parquet")}, in("a.parquet") + ": reading Parquet: "},
 		{"an address", []string{"https://example.org/a.tar"}, `scheme "https"`},
 		{"a file for a folder", []string{in("scenes"), "--out", in("file")}, "--out is \"" + in("file") + "\", want a folder"},
 	} {

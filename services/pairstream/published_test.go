@@ -30,9 +30,23 @@ type publishedList struct {
 	columns []string // whose values the pairs have
 }
 
-// TestPublishedListsAreFetched runs the README's fetch on lists with the columns of well-known data sets.
-func TestPublishedListsAreFetched(t *testing.T) {
-	t.Setenv("KAFKA_BROKERS", "")
+// publishedLists has the columns of well-known data sets.
+var publishedLists = map[string]publishedList{
+	"LAION":                 {"laion.parquet", []string{"SAMPLE_ID", "URL", "TEXT", "HEIGHT", "WIDTH", "LICENSE", "NSFW", "similarity"}, []any{int64(1), "@", "#", int64(40), int64(41), "?", "UNLIKELY", 0.3}, nil, []string{"WIDTH", "similarity"}},
+	"Re-LAION":              {"relaion.parquet", []string{"url", "caption", "similarity", "hash", "key"}, []any{"@", "#", 0.3, int64(7), "1"}, nil, []string{"hash"}},
+	"COYO":                  {"coyo.parquet", []string{"id", "url", "text", "width", "image_phash", "clip_similarity_vitb32"}, []any{int64(1), "@", "#", int64(40), "f0", 0.2}, nil, []string{"image_phash"}},
+	"DataComp":              {"datacomp.parquet", []string{"uid", "url", "text", "original_width", "clip_l14_similarity_score"}, []any{"u", "@", "#", int64(40), 0.2}, nil, []string{"uid"}},
+	"CC3M":                  {"Train_GCC-training.tsv", nil, []any{"#", "@"}, []string{"--url-col=2", "--caption-col=1"}, nil},
+	"CC12M":                 {"cc12m.tsv", nil, []any{"@", "#"}, []string{"--url-col=1", "--caption-col=2"}, nil},
+	"CC12M at Hugging Face": {"cc12m.parquet", []string{"image_url", "caption"}, []any{"@", "#"}, nil, nil},
+	"WIT":                   {"wit.tsv", []string{"language", "page_url", "image_url", "page_title", "caption_reference_description", "mime_type"}, []any{"en", "https://example.org", "@", "a \"page\"", "#", "image/png"}, nil, []string{"language", "page_title"}},
+	"RedCaps":               {"redcaps.jsonl", []string{"image_id", "author", "image_url", "raw_caption", "subreddit", "score"}, []any{"i", "a", "@", "#", "cats", int64(7)}, nil, []string{"score"}},
+	"SBU":                   {"sbu.csv", []string{"image_url", "user_id", "caption"}, []any{"@", "u, v", "#"}, nil, []string{"user_id"}},
+}
+
+// startPictures serves pictures to a crawl. The last letter of an address says which one.
+func startPictures(t *testing.T) *httptest.Server {
+	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/robots.txt" {
 			http.NotFound(w, r)
@@ -40,30 +54,32 @@ func TestPublishedListsAreFetched(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(picture(t, r.URL.Path[len(r.URL.Path)-1])))
 	}))
-	defer web.Close()
-	for name, l := range map[string]publishedList{
-		"LAION":                 {"laion.parquet", []string{"SAMPLE_ID", "URL", "TEXT", "HEIGHT", "WIDTH", "LICENSE", "NSFW", "similarity"}, []any{int64(1), "@", "#", int64(40), int64(41), "?", "UNLIKELY", 0.3}, nil, []string{"WIDTH", "similarity"}},
-		"Re-LAION":              {"relaion.parquet", []string{"url", "caption", "similarity", "hash", "key"}, []any{"@", "#", 0.3, int64(7), "1"}, nil, []string{"hash"}},
-		"COYO":                  {"coyo.parquet", []string{"id", "url", "text", "width", "image_phash", "clip_similarity_vitb32"}, []any{int64(1), "@", "#", int64(40), "f0", 0.2}, nil, []string{"image_phash"}},
-		"DataComp":              {"datacomp.parquet", []string{"uid", "url", "text", "original_width", "clip_l14_similarity_score"}, []any{"u", "@", "#", int64(40), 0.2}, nil, []string{"uid"}},
-		"CC3M":                  {"Train_GCC-training.tsv", nil, []any{"#", "@"}, []string{"--url-col=2", "--caption-col=1"}, nil},
-		"CC12M":                 {"cc12m.tsv", nil, []any{"@", "#"}, []string{"--url-col=1", "--caption-col=2"}, nil},
-		"CC12M at Hugging Face": {"cc12m.parquet", []string{"image_url", "caption"}, []any{"@", "#"}, nil, nil},
-		"WIT":                   {"wit.tsv", []string{"language", "page_url", "image_url", "page_title", "caption_reference_description", "mime_type"}, []any{"en", "https://example.org", "@", "a \"page\"", "#", "image/png"}, nil, []string{"language", "page_title"}},
-		"RedCaps":               {"redcaps.jsonl", []string{"image_id", "author", "image_url", "raw_caption", "subreddit", "score"}, []any{"i", "a", "@", "#", "cats", int64(7)}, nil, []string{"score"}},
-		"SBU":                   {"sbu.csv", []string{"image_url", "user_id", "caption"}, []any{"@", "u, v", "#"}, nil, []string{"user_id"}},
-	} {
-		dir := t.TempDir()
-		list := filepath.Join(dir, l.file)
+	t.Cleanup(web.Close)
+	return web
+}
+
+// fetch runs the README's command on the list.
+func (l publishedList) fetch(t *testing.T, web *httptest.Server, out string, captions []string) (printed string, err error) {
+	t.Helper()
+	list := filepath.Join(t.TempDir(), l.file)
+	must.Do(t, os.WriteFile(list, l.encode(t, web.URL, captions), 0o600))
+	return command(t, append([]string{"fetch", list, "--out", out, "--allow-loopback", "--host-rate", "1000"}, l.args...)...)
+}
+
+// TestPublishedListsAreFetched runs the README's fetch on lists with the columns of well-known data sets.
+func TestPublishedListsAreFetched(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", "")
+	web := startPictures(t)
+	for name, l := range publishedLists {
+		out := filepath.Join(t.TempDir(), "out")
 		captions := []string{`"Best of" the year`, `an unclosed "quote`, "plain"}
-		must.Do(t, os.WriteFile(list, l.encode(t, web.URL, captions), 0o600))
-		printed, err := command(t, append([]string{"fetch", list, "--out", filepath.Join(dir, "out"), "--allow-loopback", "--host-rate", "1000"}, l.args...)...)
+		printed, err := l.fetch(t, web, out, captions)
 		if err != nil || !strings.Contains(printed, "fetched 3 images of 3 rows") {
 			t.Errorf("%s: %v, printed %s", name, err, printed)
 			continue
 		}
 		var got []string
-		must.Get(shard.Scan(t.Context(), []string{filepath.Join(dir, "out")}, shard.Visitor{
+		must.Get(shard.Scan(t.Context(), []string{out}, shard.Visitor{
 			Example: func(ex shard.Example) error {
 				p := shard.Pairs(ex)[0]
 				got = append(got, p.Caption)
@@ -82,6 +98,52 @@ func TestPublishedListsAreFetched(t *testing.T) {
 		if !reflect.DeepEqual(got, captions) {
 			t.Errorf("%s: captions %q, want %q", name, got, captions)
 		}
+	}
+}
+
+// TestPublishedListsArePlanned runs the README's batches on what fetch makes of all these lists, and on a data set of Hugging Face.
+func TestPublishedListsArePlanned(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	in := setUpPipeline(t, 4)
+	t.Setenv("KAFKA_BROKERS", "")
+	t.Setenv("EPOCHS", "1")
+	web := startPictures(t)
+	args := []string{"batches", "--out", in("plan"), "--weights", in("w.safetensors")}
+	for name, l := range publishedLists {
+		out := in(strings.ReplaceAll(name, " ", "-"))
+		must.Get(l.fetch(t, web, out, []string{"a cat of " + name, `a "dog" of ` + name, "a bird of " + name}))(t)
+		args = append(args, out)
+	}
+	mustCommand(t, args...)
+	checkPlan(t, in("plan"))
+	if m := readManifest(t, in("plan")); m.Pairs != 3*len(publishedLists) || len(m.Sources) != len(publishedLists) {
+		t.Errorf("a plan of %d pairs of %q, want three of each list", m.Pairs, m.Sources)
+	}
+
+	type cell struct {
+		Bytes []byte `parquet:"bytes"`
+		Path  string `parquet:"path"`
+	}
+	type row struct {
+		Image cell   `parquet:"image"`
+		Text  string `parquet:"text"`
+		Label int64  `parquet:"label"`
+	}
+	var rows []row
+	for i := range byte(8) {
+		rows = append(rows, row{cell{[]byte(picture(t, i)), fmt.Sprintf("%d.png", i)}, fmt.Sprintf("thing %d", i), int64(i)})
+	}
+	must.Do(t, os.Mkdir(in("hf"), 0o700))
+	must.Do(t, parquet.WriteFile(in("hf/train-00000-of-00001.parquet"), rows))
+	args = []string{"batches", in("hf"), "--out", in("hf-plan"), "--weights", in("w.safetensors")}
+	if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), "--caption-col") || !strings.Contains(err.Error(), `"text"`) {
+		t.Errorf("without the column of captions: %v", err)
+	}
+	mustCommand(t, append(args, "--caption-col", "text")...)
+	if m := readManifest(t, in("hf-plan")); m.Pairs != len(rows) {
+		t.Errorf("a plan of %d pairs, want %d", m.Pairs, len(rows))
 	}
 }
 

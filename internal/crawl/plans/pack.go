@@ -20,8 +20,13 @@ import (
 // Pack writes the images and captions of Parquet files into tars of a folder, one for each file: mini-batches refer to images
 // by tar and offset. The key of an image is the number of its row, counted through all files in their order, as nine digits:
 // that is its index in the data set. A tar that is there is complete, and stays. A row without an image or a caption becomes
-// what producers report as a problem.
+// what producers report as a problem. Files without the columns are refused before anything is written.
 func Pack(ctx context.Context, files []string, dir string, of table.PictureColumns) error {
+	for _, path := range files {
+		if err := check(ctx, path, of); err != nil {
+			return fmt.Errorf("taking the images out of %s: %w", path, err)
+		}
+	}
 	row := 0
 	for i, path := range files {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -35,6 +40,20 @@ func Pack(ctx context.Context, files []string, dir string, of table.PictureColum
 		row += rows
 	}
 	return nil
+}
+
+// check refuses a file that lacks the columns.
+func check(ctx context.Context, path string, of table.PictureColumns) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return table.CheckPictures(ctx, f, info.Size(), of)
 }
 
 // packFile writes one tar, unless it is there, and returns the number of rows.

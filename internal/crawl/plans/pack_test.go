@@ -83,7 +83,9 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// TestPackRefuses has a good file before one that is refused. Nothing is written.
 func TestPackRefuses(t *testing.T) {
+	good := write(t, single{picture{Bytes: []byte(png)}, "a cat"})
 	for name, tt := range map[string]struct{ path, want string }{
 		"addresses":    {"", "pairstream fetch"},
 		"no images":    {write(t, struct{ Caption string }{"a"}), "--image-col"},
@@ -92,9 +94,9 @@ func TestPackRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			err := plans.Pack(t.Context(), []string{tt.path}, dir, table.PictureColumns{Image: "Image", Caption: "Caption"})
+			err := plans.Pack(t.Context(), []string{good, tt.path}, dir, table.PictureColumns{Image: "Image", Caption: "Caption"})
 			if name == "addresses" { // as lists write it
-				err = plans.Pack(t.Context(), []string{write(t, struct {
+				err = plans.Pack(t.Context(), []string{good, write(t, struct {
 					URL string `parquet:"url"`
 				}{"https://example.com/a.jpg"})}, dir, table.PictureColumns{Image: "image", Caption: "caption"})
 			}

@@ -52,6 +52,21 @@ func Pictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumn
 	})
 }
 
+// CheckPictures returns the error of [Pictures] where a Parquet file lacks the columns. It reads no rows.
+func CheckPictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumns) error {
+	found := errors.New("they are there")
+	err := parquetRows(ctx, src, size, picturesAtOnce, func(schema *parquet.Schema) error {
+		if _, _, err := of.find(schema); err != nil {
+			return err
+		}
+		return found
+	}, nil)
+	if errors.Is(err, found) {
+		return nil
+	}
+	return err
+}
+
 // find returns the leaves that hold images and captions.
 func (c PictureColumns) find(schema *parquet.Schema) (image, caption int, err error) {
 	all := columnsOf(schema)
