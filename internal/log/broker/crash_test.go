@@ -132,9 +132,8 @@ func batchOf(keys []string, values ...string) []byte {
 	return out
 }
 
-// read returns the records of a topic from its begin to its end.
-func (a *asker) read(topic string) (records []kmsg.Record, offsets []int64, err error) {
-	from, end := int64(0), int64(0)
+// bounds returns the offset of a topic's first record, and the one behind its last.
+func (a *asker) bounds(topic string) (from, end int64, err error) {
 	for _, at := range []struct {
 		time int64
 		to   *int64
@@ -147,13 +146,22 @@ func (a *asker) read(topic string) (records []kmsg.Record, offsets []int64, err 
 		req.Version, req.ReplicaID, req.Topics = 1, -1, append(req.Topics, rt)
 		resp, err := a.ask(req)
 		if err != nil {
-			return nil, nil, err
+			return 0, 0, err
 		}
 		p := resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
 		if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-			return nil, nil, err
+			return 0, 0, err
 		}
 		*at.to = p.Offset
+	}
+	return from, end, nil
+}
+
+// read returns the records of a topic from its begin to its end.
+func (a *asker) read(topic string) (records []kmsg.Record, offsets []int64, err error) {
+	from, end, err := a.bounds(topic)
+	if err != nil {
+		return nil, nil, err
 	}
 	for from < end {
 		rp := kmsg.NewFetchRequestTopicPartition()
@@ -188,6 +196,21 @@ func (a *asker) read(topic string) (records []kmsg.Record, offsets []int64, err 
 	return records, offsets, nil
 }
 
+// empty removes all records of a topic, as retention does.
+func (a *asker) empty(topic string) error {
+	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
+	rp.Offset = -1
+	rt := kmsg.NewDeleteRecordsRequestTopic()
+	rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
+	req := kmsg.NewPtrDeleteRecordsRequest()
+	req.Topics = append(req.Topics, rt)
+	resp, err := a.ask(req)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0].ErrorCode)
+}
+
 func (a *asker) commit(group, topic string, offset int64) error {
 	rp := kmsg.NewOffsetCommitRequestTopicPartition()
 	rp.Offset = offset
@@ -220,10 +243,11 @@ type acked struct {
 	notes   map[string]map[string]int // of compacted topics: the last number of every key
 	deleted []string                  // topics
 	commits map[string]int64          // of a group, by topic
+	ends    map[string]int64          // of topics whose records are removed
 }
 
 func (a acked) clone() acked {
-	out := acked{make(map[string][]string), make(map[string]map[string]int), slices.Clone(a.deleted), maps.Clone(a.commits)}
+	out := acked{make(map[string][]string), make(map[string]map[string]int), slices.Clone(a.deleted), maps.Clone(a.commits), maps.Clone(a.ends)}
 	for topic, lines := range a.lines {
 		out.lines[topic] = slices.Clone(lines)
 	}
@@ -278,6 +302,11 @@ func (a acked) check(b *Broker) error {
 	for _, topic := range a.deleted {
 		if _, _, err := c.read(topic); err == nil {
 			return fmt.Errorf("%s was deleted, and is there", topic)
+		}
+	}
+	for topic, end := range a.ends {
+		if _, got, err := c.bounds(topic); err != nil || got < end {
+			return fmt.Errorf("%s goes on at offset %d, want %d: %w", topic, got, end, err)
 		}
 	}
 	for topic, offset := range a.commits {
@@ -362,6 +391,15 @@ func (s *story) noteOf(topic, key string, n int) error {
 	return err
 }
 
+// passing writes a batch to a topic whose records are removed.
+func (s *story) passing() error {
+	base, err := s.client.produce("passing", batchOf(nil, "a", "b", "c"))
+	if err == nil {
+		s.note(func(a *acked) { a.ends["passing"] = base + 3 })
+	}
+	return err
+}
+
 // tell plays the story without disturbance.
 func (s *story) tell() error {
 	for i, step := range s.steps() {
@@ -375,13 +413,20 @@ func (s *story) tell() error {
 // steps returns the story: topics come and go, segments end, groups commit, and the broker is closed and started, which
 // compacts.
 func (s *story) steps() []func() error {
-	s.acked = acked{lines: make(map[string][]string), notes: make(map[string]map[string]int), commits: make(map[string]int64)}
+	s.acked = acked{lines: make(map[string][]string), notes: make(map[string]map[string]int), commits: make(map[string]int64), ends: make(map[string]int64)}
 	steps := []func() error{
 		s.start,
 		func() error { return s.create("pairs", "delete") },
 		func() error { return s.create("control", "compact") },
 		func() error { return s.create("gone", "delete") },
 		func() error { return s.line("gone", 0) },
+		func() error {
+			err := s.create("passing", "delete")
+			s.note(func(a *acked) { delete(a.lines, "passing") })
+			return err
+		},
+		s.passing, s.passing,
+		func() error { return s.client.empty("passing") },
 	}
 	for n := range 6 {
 		steps = append(steps,
@@ -409,7 +454,8 @@ func (s *story) steps() []func() error {
 			}
 			return err
 		},
-		s.stop, s.start,
+		s.stop, s.start, s.passing,
+		func() error { return s.client.empty("passing") },
 		func() error { return s.line("pairs", 100) },
 		func() error { return s.noteOf("control", "key 0", 100) },
 		func() error { return s.noteOf("control", "key 1", 101) },
@@ -487,10 +533,13 @@ func survives(dir string, want acked) error {
 			return err
 		}
 		err = want.check(b)
-		if err == nil && want.lines["pairs"] != nil {
+		for _, topic := range []string{"pairs", "passing"} {
+			if err != nil || want.lines[topic] == nil && want.ends[topic] == 0 {
+				continue
+			}
 			c, cerr := newAsker(b)
 			if cerr == nil {
-				_, cerr = c.produce("pairs", batchOf(nil, "goes on"))
+				_, cerr = c.produce(topic, batchOf(nil, "goes on"))
 				cerr = errors.Join(cerr, c.conn.Close())
 			}
 			err = cerr

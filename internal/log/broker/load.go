@@ -80,6 +80,9 @@ func (s *storage) prepare(o Options) error {
 		if err := s.setAside(); err != nil {
 			return err
 		}
+		if err := s.find(); err != nil {
+			return err
+		}
 	}
 	topics, err := s.owned(o.SetAsideDamage)
 	if err != nil {
@@ -124,6 +127,9 @@ func (s *storage) find() error {
 		}
 		p, err := s.partitionAt(path)
 		if err != nil {
+			return err
+		}
+		if err := s.findPlace(p); err != nil {
 			return err
 		}
 		if len(p.segments) > 0 {
@@ -285,6 +291,8 @@ func (s *storage) unseal(name string, raw []byte) ([]byte, error) {
 	return object, err
 }
 
+const cutOff = "the log ends within a batch, which was never acknowledged: it is cut there"
+
 // readSegment checks everything but the checksums of batches. kfake computes these itself, and wants to cut off what does not
 // match.
 func (s *storage) readSegment(name string) ([]byte, error) {
@@ -304,7 +312,7 @@ func (s *storage) readSegment(name string) ([]byte, error) {
 		return nil, &DamageError{Path: name, At: flaw.at, Offset: p.place.next, What: flaw.what}
 	}
 	if flaw != nil {
-		s.logger.Warn("the log ends within a batch, which was never acknowledged: it is cut there",
+		s.logger.Warn(cutOff,
 			keyFile, name, keyByte, flaw.at, keyBytes, int64(len(raw))-flaw.at)
 		if err := s.cut(name, flaw.at); err != nil {
 			return nil, err

@@ -268,9 +268,16 @@ func (s *storage) Remove(name string) error {
 	if s.isFrozen() {
 		return errFrozen
 	}
-	err := s.disk.Remove(name)
 	if filepath.Ext(name) == indexExt { // of an earlier version
+		_ = s.disk.Remove(name) // nothing reads it
 		return nil
+	}
+	stays, err := s.keepPlace(name)
+	if err != nil && passes(err) {
+		return err // the segment stays, and a start has its records again
+	}
+	if err == nil && !stays {
+		err = s.disk.Remove(name)
 	}
 	if err == nil {
 		err = syncPath(s.disk, filepath.Dir(name))

@@ -1,0 +1,122 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// kfake finds out where a partition goes on from its batches. A partition without any would begin at offset 0 again, and its
+// readers and writers would find a log that is shorter than what they have seen. So an empty segment stays behind the last
+// one that is removed. Its name is the offset that comes next.
+
+// keepPlace makes that empty segment before a partition's last segment is removed. It reports whether the segment itself has
+// become the empty one.
+func (s *storage) keepPlace(name string) (stays bool, err error) {
+	base, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(name), segmentExt), 10, 64)
+	if filepath.Ext(name) != segmentExt || err != nil {
+		return false, nil
+	}
+	p, err := s.partitionAt(filepath.Dir(name))
+	if err != nil || len(p.segments) == 0 || p.segments[len(p.segments)-1] != base {
+		return false, err
+	}
+	raw, err := s.disk.ReadFile(name)
+	if err != nil {
+		return false, err
+	}
+	at := expected{next: base, holes: true, last: true}
+	at.walk(raw, false, func(int64, head) {})
+	if at.next == base {
+		return true, s.cut(name, 0)
+	}
+	f, err := s.disk.OpenFile(p.segment(at.next), os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if err == nil {
+		err = syncPath(s.disk, p.path)
+	}
+	return false, err
+}
+
+// findPlace looks for empty segments. Where there are no others, kfake gets the place from a snapshot that was never written.
+// Those behind other segments are removed: kfake appends to the last segment that has a batch.
+func (s *storage) findPlace(p *partition) error {
+	begun := len(p.segments)
+	for ; begun > 0; begun-- {
+		empty, err := s.isEmpty(p, begun-1)
+		if err != nil {
+			return err
+		}
+		if !empty {
+			break
+		}
+	}
+	if begun == len(p.segments) {
+		return nil
+	}
+	if begun == 0 {
+		begun = 1
+		p.segments[0], p.segments[len(p.segments)-1] = p.segments[len(p.segments)-1], p.segments[0]
+		s.indexes[filepath.Join(p.path, snapshotFile)] = snapshotAt(p.segments[0])
+	}
+	for _, base := range p.segments[begun:] {
+		if err := s.disk.Remove(p.segment(base)); err != nil {
+			return err
+		}
+	}
+	p.segments = p.segments[:begun]
+	return nil
+}
+
+// isEmpty reports whether a segment has no batch. It cuts off one that a kill has left as the only one, half written: kfake
+// would take the partition for a new one.
+func (s *storage) isEmpty(p *partition, n int) (bool, error) {
+	name := p.segment(p.segments[n])
+	info, err := s.disk.Stat(name)
+	if err != nil || info.Size() == 0 {
+		return err == nil, err
+	}
+	if n > 0 {
+		return false, nil
+	}
+	first, err := s.firstBytes(name)
+	if err != nil || len(first) == batchHead && first.size() <= info.Size() {
+		return false, err
+	}
+	raw, err := s.disk.ReadFile(name)
+	if err != nil {
+		return false, err
+	}
+	at := expected{next: p.segments[n], holes: p.holes, last: true}
+	if flaw := at.walk(raw, false, func(int64, head) {}); flaw == nil || !flaw.torn || flaw.at > 0 {
+		return false, nil
+	}
+	s.logger.Warn(cutOff, keyFile, name, keyByte, int64(0), keyBytes, info.Size())
+	return true, s.cut(name, 0)
+}
+
+func (s *storage) firstBytes(name string) (head, error) {
+	f, err := s.disk.OpenFile(name, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	first := make(head, batchHead)
+	n, err := io.ReadFull(f, first)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return first[:n], errors.Join(err, f.Close())
+}
+
+// snapshotAt returns what kfake would have written of a partition without records that goes on at an offset.
+func snapshotAt(offset int64) []byte {
+	return fmt.Appendf(nil, `{"version":1,"high_watermark":%[1]d,"last_stable_offset":%[1]d,"log_start_offset":%[1]d,`+
+		`"leader_node":-1,"created_at":%[2]q,"segments":[{"base_offset":%[1]d}]}`, offset, time.Now().Format(time.RFC3339Nano))
+}
