@@ -184,7 +184,7 @@ func (u *uploads) restore(ctx context.Context, steps []int64, there map[string]i
 	for _, step := range steps {
 		name := trainer.CheckpointName(step)
 		err := u.get(ctx, name)
-		if errors.Is(err, trainer.ErrTorn) || errors.Is(err, fs.ErrNotExist) {
+		if useless(err) || errors.Is(err, fs.ErrNotExist) {
 			u.logger.Warn("passing over a checkpoint", keyStage, Name, keyPlace, u.place, keyErr, err)
 			continue
 		}
@@ -195,12 +195,17 @@ func (u *uploads) restore(ctx context.Context, steps []int64, there map[string]i
 		if _, ok := there[bestFile]; !ok {
 			return nil
 		}
-		if err := u.get(ctx, bestFile); !errors.Is(err, trainer.ErrTorn) {
+		if err := u.get(ctx, bestFile); !useless(err) {
 			return err
 		}
 		return nil
 	}
 	return errors.New("none of its checkpoints is whole; restore one to CHECKPOINT_DIR, or give another place to begin anew")
+}
+
+// useless reports whether a checkpoint is damaged, or has weights that are no numbers.
+func useless(err error) bool {
+	return errors.Is(err, trainer.ErrTorn) || errors.Is(err, trainer.ErrNotFinite)
 }
 
 // get copies an object to the folder, where it appears when it is whole.

@@ -112,6 +112,33 @@ func TestS3GivesALostFolderBack(t *testing.T) {
 	checkSame(t, "the last copy", objectsIn(t, bucket, "run/"+lastCheckpoint), map[string]string{"": contentOf(t, environ["CHECKPOINT_DIR"])[lastCheckpoint]})
 }
 
+// TestS3BrokenCopiesArePassedOver has a last checkpoint with a weight that is no number, and what uploads have left that were
+// cut short.
+func TestS3BrokenCopiesArePassedOver(t *testing.T) {
+	server := s3test.Start(t)
+	bucket := server.Bucket(t, "copies")
+	log := testLogs(t)("exp")
+	environ := copiesAt(t, server.URL("copies/run/"))
+	trainedLog(t, log, environ)
+	first, broken := environ["CHECKPOINT_DIR"], filepath.Join(t.TempDir(), lastCheckpoint)
+	sealBroken(t, filepath.Join(first, lastCheckpoint), broken)
+	raw := must.Get(os.ReadFile(broken))(t)
+	for name, content := range map[string][]byte{lastCheckpoint: raw, bestFile: raw, ".checkpoint-000000000010.safetensors-12.tmp": raw[:100], "notes.txt": []byte("mine")} {
+		must.Do(t, bucket.WriteAll(t.Context(), "run/"+name, content, nil))
+	}
+	environ["CHECKPOINT_DIR"], environ["TRAIN_INIT"] = t.TempDir(), "/nowhere"
+	must.Do(t, runTrainer(t, log, environ))
+	again := contentOf(t, environ["CHECKPOINT_DIR"])
+	if !maps.Equal(tensorsIn(t, filepath.Join(environ["CHECKPOINT_DIR"], lastCheckpoint)), tensorsIn(t, filepath.Join(first, lastCheckpoint))) {
+		t.Error("from the copy before the broken one it comes to other weights")
+	}
+	left := objectsIn(t, bucket, "run/")
+	delete(left, bestFile)
+	want := contentOf(t, first)
+	want[lastCheckpoint], want["notes.txt"] = again[lastCheckpoint], "mine"
+	checkSame(t, "the copies", left, want)
+}
+
 // TestS3RefusesWhatIsNoCopy starts a trainer without checkpoints beside places that give it none. It says which place it is and
 // why, leaves nothing in its folder, and changes nothing in the place.
 func TestS3RefusesWhatIsNoCopy(t *testing.T) {

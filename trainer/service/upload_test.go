@@ -3,9 +3,14 @@ package service
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,6 +149,63 @@ func TestUploadsReplaceWhatIsNotWhole(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(copies, whole)); err != nil || !info.ModTime().Equal(long) {
 		t.Errorf("the copy of %s was whole, and was written again (%v)", whole, err)
+	}
+}
+
+// sealBroken writes a checkpoint like another one, with a weight that is no number, as an earlier version did.
+func sealBroken(t *testing.T, from, to string) {
+	t.Helper()
+	f := must.Get(safetensors.Open(from))(t)
+	const digest = "pairstream.sha256"
+	sum, metadata := sha256.New(), maps.Clone(f.Metadata)
+	delete(metadata, digest)
+	put := func(part []byte) {
+		sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
+		sum.Write(part)
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		put([]byte(key))
+		put([]byte(metadata[key]))
+	}
+	var tensors []safetensors.NamedTensor
+	for _, name := range slices.Sorted(slices.Values(f.Names())) {
+		tensor, _ := f.Tensor(name)
+		if len(tensors) == 0 {
+			tensor.Data = slices.Clone(tensor.Data)
+			binary.LittleEndian.PutUint32(tensor.Data, math.Float32bits(float32(math.NaN())))
+		}
+		tensors = append(tensors, safetensors.NamedTensor{Name: name, Tensor: tensor})
+		put([]byte(name))
+		put([]byte(tensor.DType))
+		put(fmt.Append(nil, tensor.Shape))
+		put(tensor.Data)
+	}
+	metadata[digest] = hex.EncodeToString(sum.Sum(nil))
+	must.Do(t, safetensors.WriteFile(to, tensors, metadata))
+	if err := trainer.CheckFile(to); !errors.Is(err, trainer.ErrNotFinite) {
+		t.Fatalf("%s: %v, want one with a weight that is no number", to, err)
+	}
+}
+
+// A copy with numbers that are none is passed over, as one in the folder is: the last checkpoint, and the best one.
+func TestBrokenCopiesArePassedOver(t *testing.T) {
+	log, copies, first := testLogs(t)("exp"), t.TempDir(), t.TempDir()
+	putScored(t, log, 0, 1, 2)
+	environ := map[string]string{
+		"CHECKPOINT_DIR": first, "CHECKPOINT_UPLOAD": copies, "CHECKPOINT_EVERY": "4", "CHECKPOINT_KEEP_EVERY": "4", "STEP_BATCHES": "1",
+		"TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir(),
+	}
+	must.Do(t, runTrainer(t, log, environ))
+	last := trainer.CheckpointName(12)
+	sealBroken(t, filepath.Join(first, last), filepath.Join(copies, last))
+	sealBroken(t, filepath.Join(first, last), filepath.Join(copies, bestFile))
+	environ["CHECKPOINT_DIR"], environ["TRAIN_INIT"] = t.TempDir(), "/nowhere"
+	must.Do(t, runTrainer(t, log, environ))
+	if !maps.Equal(tensorsIn(t, filepath.Join(environ["CHECKPOINT_DIR"], last)), tensorsIn(t, filepath.Join(first, last))) {
+		t.Error("from the copy before the broken one it comes to other weights")
+	}
+	if got := filesIn(t, environ["CHECKPOINT_DIR"]); slices.Contains(got, bestFile) {
+		t.Errorf("the folder has %q, want no best one", got)
 	}
 }
 
