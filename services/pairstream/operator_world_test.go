@@ -360,7 +360,9 @@ type settings[S any] struct {
 }
 
 // Validate refuses what every process refuses.
-func (s settings[S]) Validate() error { return service.ValidateRecords(s.Stage, s.Stream.MaxMessageBytes) }
+func (s settings[S]) Validate() error {
+	return service.ValidateRecords(s.Stage, s.Stream.MaxMessageBytes)
+}
 
 // runMember does what the main of a service does.
 func runMember[S any](ctx context.Context, m *member, environ map[string]string, run func(context.Context, device.Tools, S) error) (err error) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -23,19 +23,13 @@ const (
 	headerRoom       = 192      // headers of records of one batch that share an array
 )
 
-// A batch begins with 61 bytes. These are the places of its fields.
+// A batch begins with 61 bytes. These are the places of some of its fields.
 const (
 	batchHead       = 61
 	batchLength     = 8
-	batchEpoch      = 12
 	batchMagic      = 16
 	batchCRC        = 17
 	batchAttributes = 21
-	batchLastDelta  = 23
-	batchFirstTime  = 27
-	batchMaxTime    = 35
-	batchProducer   = 43
-	batchCount      = 57
 )
 
 // Bits of a batch's attributes.
@@ -61,7 +55,7 @@ type batchDecoder struct {
 	limit   int   // most bytes that a batch may have when it is decompressed
 	offset  int64 // of the next record that is wanted
 	trusted bool  // a checksum that does not match is the batch's own: it was read often enough
-	aborted []fetch.ResponseTransaction
+	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction
 	open    map[int64]bool // producers whose transaction is open here and will be aborted
 	records []Record
 	bytes   int64 // in records
@@ -70,7 +64,9 @@ type batchDecoder struct {
 // decode reads batches until they end, or until it has many records. It always gets past the first batch, or past
 // some of its records. The last batch of an answer may be cut.
 func (d *batchDecoder) decode(raw []byte) error {
-	slices.SortFunc(d.aborted, func(a, b fetch.ResponseTransaction) int { return int(a.FirstOffset - b.FirstOffset) })
+	slices.SortFunc(d.aborted, func(a, b kmsg.FetchResponseTopicPartitionAbortedTransaction) int {
+		return int(a.FirstOffset - b.FirstOffset)
+	})
 	d.open = make(map[int64]bool)
 	for len(raw) >= batchHead && d.bytes < maxDecodedBytes {
 		size := int64(int32(binary.BigEndian.Uint32(raw[batchLength:]))) + batchLength + 4
@@ -92,27 +88,29 @@ func (d *batchDecoder) decode(raw []byte) error {
 
 // batch reads one batch. It turns a batch that cannot be read into one record that says so, and loses only the
 // records in it.
-func (d *batchDecoder) batch(b []byte) error {
-	first := int64(binary.BigEndian.Uint64(b))
-	last := first + int64(int32(binary.BigEndian.Uint32(b[batchLastDelta:])))
+func (d *batchDecoder) batch(raw []byte) error {
+	var b kmsg.RecordBatch
+	if err := b.ReadFrom(raw); err != nil {
+		return fmt.Errorf("%w: %w", ErrBatch, err)
+	}
+	last := b.FirstOffset + int64(b.LastOffsetDelta)
 	if last < d.offset {
 		return nil
 	}
-	if last < first {
-		return fmt.Errorf("%w: it begins at offset %d and ends at %d", ErrBatch, first, last)
+	if last < b.FirstOffset {
+		return fmt.Errorf("%w: it begins at offset %d and ends at %d", ErrBatch, b.FirstOffset, last)
 	}
-	attributes := binary.BigEndian.Uint16(b[batchAttributes:])
-	if d.skips(attributes, last, int64(binary.BigEndian.Uint64(b[batchProducer:])), b[batchHead:]) {
+	if d.skips(b.Attributes, last, b.ProducerID) {
 		d.offset = last + 1
 		return nil
 	}
 	var data []byte
-	err := checkSum(b)
+	err := checkSum(raw)
 	if err != nil && !d.trusted {
-		return fmt.Errorf("%w: offset %d: %w", ErrTransient, first, err) // it may have changed on its way
+		return fmt.Errorf("%w: offset %d: %w", ErrTransient, b.FirstOffset, err) // it may have changed on its way
 	}
 	if err == nil {
-		data, err = decompress(kafka.Compression(attributes&attrCodec), b[batchHead:], d.limit)
+		data, err = decompress(kafka.Compression(b.Attributes&attrCodec), b.Records, d.limit)
 	}
 	if errors.Is(err, errSum) {
 		err = fmt.Errorf("broken batch: %w", err)
@@ -121,11 +119,11 @@ func (d *batchDecoder) batch(b []byte) error {
 	} else if err != nil {
 		err = fmt.Errorf("broken batch: decompressing: %w", err)
 	}
-	c := recordCursor{rest: data, first: first, time: int64(binary.BigEndian.Uint64(b[batchFirstTime:]))}
-	if attributes&attrLogAppendTime != 0 {
-		c.time, c.fixed = int64(binary.BigEndian.Uint64(b[batchMaxTime:])), true
+	c := recordCursor{rest: data, first: b.FirstOffset, time: b.FirstTimestamp}
+	if b.Attributes&attrLogAppendTime != 0 {
+		c.time, c.fixed = b.MaxTimestamp, true
 	}
-	return d.recordsOf(&c, int32(binary.BigEndian.Uint32(b[batchCount:])), last, err)
+	return d.recordsOf(&c, b.NumRecords, last, err)
 }
 
 func checkSum(b []byte) error {
@@ -136,7 +134,7 @@ func checkSum(b []byte) error {
 }
 
 // skips reports whether a batch is not part of what was committed, and follows the transactions.
-func (d *batchDecoder) skips(attributes uint16, last, producer int64, body []byte) bool {
+func (d *batchDecoder) skips(attributes int16, last, producer int64) bool {
 	for len(d.aborted) > 0 && d.aborted[0].FirstOffset <= last {
 		d.open[d.aborted[0].ProducerID] = true
 		d.aborted = d.aborted[1:]

@@ -5,20 +5,30 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// metadata asks a broker what it knows of topics, nil for all. kafka-go would answer from a cache.
+func (c *Client) metadata(ctx context.Context, at route, req *kmsg.MetadataRequest) (*kmsg.MetadataResponse, error) {
+	return ask[*kmsg.MetadataResponse](ctx, c, &exchange{req: req, to: at})
+}
+
+func topicNamed(name string) kmsg.MetadataRequestTopic {
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &name
+	return t
+}
+
 // Cluster asks the brokers for the id of their cluster. It returns "" when they do not say.
 func (c *Client) Cluster(ctx context.Context) (id string, err error) {
 	err = c.Retry(ctx, "reading the cluster's id", func(ctx context.Context) error {
-		transport := c.freshTransport()
-		defer transport.CloseIdleConnections()
-		client := kafka.Client{Addr: c.addr, Transport: transport}
-		answer, err := client.Metadata(ctx, &kafka.MetadataRequest{})
-		if err == nil {
-			id = answer.ClusterID
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{}
+		resp, err := c.metadata(ctx, anyBroker, req)
+		if err == nil && resp.ClusterID != nil {
+			id = *resp.ClusterID
 		}
 		return err
 	})
@@ -29,15 +39,12 @@ func (c *Client) Cluster(ctx context.Context) (id string, err error) {
 func (c *Client) Namespaces(ctx context.Context) ([]string, error) {
 	all := make(map[string]bool)
 	err := c.Retry(ctx, "listing topics", func(ctx context.Context) error {
-		transport := c.freshTransport()
-		transport.MetadataTopics = nil
-		defer transport.CloseIdleConnections()
-		answer, err := (&kafka.Client{Addr: c.addr, Transport: transport}).Metadata(ctx, &kafka.MetadataRequest{})
+		resp, err := c.metadata(ctx, anyBroker, kmsg.NewPtrMetadataRequest())
 		if err != nil {
 			return err
 		}
-		for _, t := range answer.Topics {
-			all[t.Name] = true
+		for _, t := range resp.Topics {
+			all[*t.Topic] = true
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // batchRooms holds the memory of batches that were sent.
@@ -18,11 +19,16 @@ var batchRooms = sync.Pool{New: func() any { return new([]byte) }}
 // appendBatch writes messages as a batch of Kafka's format 2, with one time for all. kafka-go writes the same bytes, but
 // makes several objects of every record.
 func appendBatch(dst []byte, batch Batch, at time.Time, codec kafka.Compression) ([]byte, error) {
-	begin, size := len(dst), int64(batchHead)
+	size := int64(batchHead)
 	for i := range batch.Len() {
 		size += batch.Message(i).WireSize()
 	}
-	dst = append(slices.Grow(dst, int(size)), make([]byte, batchHead)...)
+	head := kmsg.RecordBatch{
+		PartitionLeaderEpoch: -1, Magic: 2, Attributes: int16(codec), LastOffsetDelta: int32(batch.Len() - 1),
+		FirstTimestamp: at.UnixMilli(), MaxTimestamp: at.UnixMilli(), ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(batch.Len()),
+	}
+	begin := len(dst)
+	dst = head.AppendTo(slices.Grow(dst, int(size)))
 	if codec == 0 {
 		dst = appendRecords(dst, batch)
 	} else {
@@ -38,16 +44,6 @@ func appendBatch(dst []byte, batch Batch, at time.Time, codec kafka.Compression)
 	}
 	b, be := dst[begin:], binary.BigEndian
 	be.PutUint32(b[batchLength:], uint32(len(b)-batchLength-4))
-	be.PutUint32(b[batchEpoch:], 1<<32-1)
-	b[batchMagic] = 2
-	be.PutUint16(b[batchAttributes:], uint16(codec))
-	be.PutUint32(b[batchLastDelta:], uint32(batch.Len()-1))
-	be.PutUint64(b[batchFirstTime:], uint64(at.UnixMilli()))
-	be.PutUint64(b[batchMaxTime:], uint64(at.UnixMilli()))
-	for i := batchProducer; i < batchCount; i++ { // no producer, no epoch, no sequence: all -1
-		b[i] = 0xff
-	}
-	be.PutUint32(b[batchCount:], uint32(batch.Len()))
 	be.PutUint32(b[batchCRC:], crc32.Checksum(b[batchAttributes:], castagnoli))
 	return dst, nil
 }

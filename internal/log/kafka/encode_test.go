@@ -43,7 +43,7 @@ func TestBatchesAsKafkaGoWritesThem(t *testing.T) {
 				got := must.Get(appendBatch([]byte("before"), batch, at, codec))(t)
 				got, before := bytes.CutPrefix(got, []byte("before"))
 				want := byKafkaGo(t, batch, at, codec)
-				if !before || checkSum(got) != nil || int(binary.BigEndian.Uint32(got[batchLength:])) != len(got)-batchEpoch {
+				if !before || checkSum(got) != nil || int(binary.BigEndian.Uint32(got[batchLength:])) != len(got)-(batchLength+4) {
 					t.Errorf("wrong checksum, or length %d", binary.BigEndian.Uint32(got[batchLength:]))
 				}
 				if codec != 0 { // where a compressor cuts depends on how much it is given at once
@@ -77,7 +77,7 @@ func byKafkaGo(t *testing.T, batch messages, at time.Time, codec kafka.Compressi
 func unpacked(t *testing.T, batch []byte, codec kafka.Compression) []byte {
 	t.Helper()
 	records := must.Get(decompress(codec, batch[batchHead:], 1<<20))(t)
-	return slices.Concat(batch[:batchLength], batch[batchEpoch:batchCRC], batch[batchAttributes:batchHead], records)
+	return slices.Concat(batch[:batchLength], batch[batchLength+4:batchCRC], batch[batchAttributes:batchHead], records)
 }
 
 // TestRefusedHeadersKeepNothing decodes batches whose headers are large and compressed. What is kept of them is what

@@ -132,11 +132,7 @@ func (f *Fetcher) run(ctx context.Context, offset int64) error {
 		case err != nil && !passes(err):
 			return fmt.Errorf("reading %s, lane %d, from offset %d: %w", f.client.Name(f.topic), f.lane, offset, err)
 		case err != nil:
-			pause.warn(f.client.logger, "fetching "+f.client.Name(f.topic), err)
-			if pause.tries == reconnectAfter {
-				f.client.reconnect("fetching fails")
-			}
-			if err := pause.Wait(ctx); err != nil {
+			if err := f.client.pause(ctx, &pause, "fetching "+f.client.Name(f.topic), "fetching fails", err); err != nil {
 				return err
 			}
 			continue
@@ -224,7 +220,7 @@ func (f *Fetcher) fetch(ctx context.Context, offset int64) (records []Record, ne
 		topic: f.topic, lane: f.lane, offset: offset, limit: f.client.cfg.MaxMessageBytes + batchRoom,
 		trusted: f.badSums >= maxBadSums, aborted: resp.AbortedTransactions, records: make([]Record, 0, min(f.expect, maxDecodedBytes/recordOverhead)),
 	}
-	if err := d.decode(resp.Records); err != nil && d.offset == offset {
+	if err := d.decode(resp.RecordBatches); err != nil && d.offset == offset {
 		if errors.Is(err, errSum) {
 			f.badSums++
 		}

@@ -165,16 +165,16 @@ func (c *Client) Lag(ctx context.Context, stage string, inputs ...schemas.Topic)
 			}
 			committed[p.Partition] = p
 		}
+		ends, err := c.Ends(ctx, t)
+		if err != nil {
+			return nil, err
+		}
 		for _, lane := range lanes {
-			b, err := c.Bounds(ctx, t, lane)
-			if err != nil {
-				return nil, err
-			}
 			at, ok := committed[lane]
 			if !ok {
 				at.CommittedOffset = -1
 			}
-			lags = append(lags, LaneLag{Topic: t, Lane: lane, Committed: at.CommittedOffset, End: b.End, State: at.Metadata})
+			lags = append(lags, LaneLag{Topic: t, Lane: lane, Committed: at.CommittedOffset, End: ends[lane], State: at.Metadata})
 		}
 	}
 	return lags, nil

@@ -2,13 +2,13 @@ package kafka
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/produce"
-	"github.com/segmentio/kafka-go/protocol/rawproduce"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -52,12 +52,8 @@ func (c *Client) Deliver(ctx context.Context, d Delivery) (offset int64, err err
 		case !passes(err):
 			return 0, fmt.Errorf("%s: %w", what, err)
 		}
-		pause.warn(c.logger, what, err)
-		if pause.tries == reconnectAfter {
-			c.reconnect(what)
-		}
-		if pause.Wait(ctx) != nil {
-			return 0, fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
+		if err := c.pause(ctx, &pause, what, what, err); err != nil {
+			return 0, err
 		}
 		if answered(err) {
 			continue
@@ -84,30 +80,29 @@ func (c *Client) produce(ctx context.Context, d *Delivery, timeout time.Duration
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	room := batchRooms.Get().(*[]byte)
-	r := produceRequest{Request: rawproduce.Request{Acks: int16(kafka.RequireAll), Timeout: int32((timeout / 2).Milliseconds()), Topics: []rawproduce.RequestTopic{{
-		Topic: c.Name(d.Topic), Partitions: []rawproduce.RequestPartition{{Partition: int32(d.Lane)}},
-	}}}}
-	if *room, err = r.encode((*room)[:0], d.Batch, d.Clock(), c.compression); err != nil {
+	if *room, err = appendProduce((*room)[:0], c.Name(d.Topic), d.Lane, timeout/2, d.Batch, d.Clock(), c.compression); err != nil {
 		return 0, err
 	}
-	m, err := c.transport.RoundTrip(ctx, c.addr, &r)
+	resp, err := ask[*kmsg.ProduceResponse](ctx, c, &exchange{req: kmsg.NewPtrProduceRequest(), to: leaderOf(c.Name(d.Topic), d.Lane), write: func(version int16) ([]byte, error) {
+		if version < leastProduce {
+			return nil, fmt.Errorf("brokers take version %d of produce requests at most, want %d: use Kafka 0.11 or later: %w", version, leastProduce, kafka.UnsupportedVersion)
+		}
+		binary.BigEndian.PutUint16((*room)[requestVersion:], uint16(version))
+		return *room, nil
+	}})
 	if err != nil {
 		return 0, err // the transport may still read the room
 	}
 	batchRooms.Put(room)
-	resp, ok := m.(*produce.Response)
-	switch {
-	case !ok:
-		return 0, fmt.Errorf("answer to a produce request is a %T", m)
-	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
 		return 0, fmt.Errorf("answer to a produce request has %d topics: %w", len(resp.Topics), kafka.UnknownTopicOrPartition)
 	}
 	answer := &resp.Topics[0].Partitions[0]
 	switch {
 	case answer.ErrorCode == 0:
 		return answer.BaseOffset, nil
-	case answer.ErrorMessage == "":
+	case answer.ErrorMessage == nil || *answer.ErrorMessage == "":
 		return 0, kafka.Error(answer.ErrorCode)
 	}
-	return 0, fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), answer.ErrorMessage)
+	return 0, fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), *answer.ErrorMessage)
 }

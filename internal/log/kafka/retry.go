@@ -39,14 +39,22 @@ func (c *Client) Retry(ctx context.Context, what string, op func(ctx context.Con
 		case !passes(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		pause.warn(c.logger, what, err)
-		if pause.tries == reconnectAfter {
-			c.reconnect(what)
-		}
-		if pause.Wait(ctx) != nil {
-			return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
+		if err := c.pause(ctx, &pause, what, what, err); err != nil {
+			return err
 		}
 	}
+}
+
+// pause waits after a failure, the longer the more there were in a row. It returns an error when ctx ends.
+func (c *Client) pause(ctx context.Context, b *Backoff, what, reconnecting string, err error) error {
+	b.warn(c.logger, what, err)
+	if b.tries == reconnectAfter {
+		c.reconnect(reconnecting)
+	}
+	if b.Wait(ctx) != nil {
+		return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
+	}
+	return nil
 }
 
 // reconnectAfter is the number of failures in a row after which the connections themselves count as the cause.

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -75,7 +74,7 @@ func (c *Client) missingSomewhere(ctx context.Context, topics []schemas.TopicInf
 		return nil, err
 	}
 	for _, b := range brokers {
-		counts, _, err := c.countAt(ctx, kafka.TCP(net.JoinHostPort(b.Host, strconv.Itoa(b.Port))), topics)
+		counts, _, err := c.countAt(ctx, brokerOf(b.NodeID), topics)
 		if err != nil {
 			c.logger.Warn("a broker does not say which topics it knows", keyBroker, b.Host, keyErr, err)
 			continue
@@ -213,43 +212,33 @@ func (c *Client) Has(ctx context.Context, t schemas.Topic) (bool, error) {
 }
 
 // partitionCounts returns how many partitions topics have, 0 for those that do not exist, and all brokers of the cluster.
-func (c *Client) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (counts map[schemas.Topic]int, brokers []kafka.Broker, err error) {
+func (c *Client) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (counts map[schemas.Topic]int, brokers []kmsg.MetadataResponseBroker, err error) {
 	err = c.Retry(ctx, "reading topics", func(ctx context.Context) (err error) {
-		counts, brokers, err = c.countAt(ctx, c.addr, topics)
+		counts, brokers, err = c.countAt(ctx, anyBroker, topics)
 		return err
 	})
 	return counts, brokers, err
 }
 
-// countAt does so at one broker. It asks over connections of its own, because the shared ones answer from a cache.
-func (c *Client) countAt(ctx context.Context, at net.Addr, topics []schemas.TopicInfo) (map[schemas.Topic]int, []kafka.Broker, error) {
-	transport := c.freshTransport()
-	defer transport.CloseIdleConnections()
-	client := kafka.Client{Addr: at, Transport: transport}
-	var names []string
+// countAt does so at one broker.
+func (c *Client) countAt(ctx context.Context, at route, topics []schemas.TopicInfo) (map[schemas.Topic]int, []kmsg.MetadataResponseBroker, error) {
+	byName, ask := make(map[string]schemas.Topic), kmsg.NewPtrMetadataRequest()
 	for _, t := range topics {
-		names = append(names, c.Name(t.Topic))
+		byName[c.Name(t.Topic)] = t.Topic
+		ask.Topics = append(ask.Topics, topicNamed(c.Name(t.Topic)))
 	}
-	resp, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: names})
+	resp, err := c.metadata(ctx, at, ask)
 	if err != nil {
 		return nil, nil, err
 	}
 	counts := make(map[schemas.Topic]int)
-	for i, t := range topics {
-		switch err := resp.Topics[i].Error; {
-		case err == nil:
-			counts[t.Topic] = len(resp.Topics[i].Partitions)
-		case !errors.Is(err, kafka.UnknownTopicOrPartition):
-			return nil, nil, fmt.Errorf("topic %s: %w", names[i], err)
+	for _, t := range resp.Topics {
+		switch err := kafka.Error(t.ErrorCode); {
+		case err == 0:
+			counts[byName[*t.Topic]] = len(t.Partitions)
+		case err != kafka.UnknownTopicOrPartition:
+			return nil, nil, fmt.Errorf("topic %s: %w", *t.Topic, err)
 		}
 	}
 	return counts, resp.Brokers, nil
-}
-
-func (c *Client) freshTransport() *kafka.Transport {
-	t := c.transport
-	return &kafka.Transport{
-		ClientID: t.ClientID, DialTimeout: t.DialTimeout, MetadataTTL: time.Minute, MetadataTopics: t.MetadataTopics,
-		Dial: t.Dial, SASL: t.SASL,
-	}
 }
