@@ -105,7 +105,13 @@ func writeBroken(t *testing.T, path string) {
 // pairsOf returns the ids of the pairs in lane 0 of a topic.
 func pairsOf(t *testing.T, log *stream.Log, topic schemas.Topic) (ids []schemas.PairID) {
 	t.Helper()
-	for rec, err := range log.Records(t.Context(), topic, 0, stream.Position{}, -1) {
+	return inLane(t, log, topic, 0)
+}
+
+// inLane returns the ids of the pairs in a lane of a topic.
+func inLane(t *testing.T, log *stream.Log, topic schemas.Topic, lane int) (ids []schemas.PairID) {
+	t.Helper()
+	for rec, err := range log.Records(t.Context(), topic, lane, stream.Position{}, -1) {
 		must.Do(t, err)
 		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
 		if err != nil {

@@ -34,7 +34,7 @@ func newFetchCommand() *cobra.Command {
 	var j fetchJob
 	cmd := &cobra.Command{
 		Use: "fetch LIST",
-		Long: "Downloads the images that a list names (.parquet, .csv, .tsv or .jsonl, or a folder of these) into WebDataset tars\n" +
+		Long: "Downloads the images that a list names (.parquet, .csv, .tsv, .jsonl or .json, or a folder of these) into WebDataset tars\n" +
 			"as img2dataset writes them, and publishes each tar when it is complete. It knows the columns of LAION, COYO, DataComp, WIT\n" +
 			"and RedCaps. Where the first line of CSV or TSV is a row already, as in CC3M and CC12M, numbers name the columns:\n" +
 			"--url-col=2 --caption-col=1.\n\n" +

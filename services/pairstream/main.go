@@ -86,7 +86,7 @@ func newRoot() *cobra.Command {
 }
 
 // tarsUse is how commands call the tars that they read.
-const tarsUse = "DIR|TAR|URL..."
+const tarsUse = "DIR|TAR|LIST.json|URL..."
 
 // places returns the paths of a command, with the options of the roots in BUCKET_ROOTS that they lie under.
 func places(paths []string) []string {

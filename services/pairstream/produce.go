@@ -23,6 +23,7 @@ func newProduceCommand() *cobra.Command {
 			"published too, so that the encoder counts them and sets them aside with a reason.\n\n" +
 			"A URL names a tar in a store, or the tars below a prefix: s3://bucket/prefix/ or gs://bucket/prefix/. They are read\n" +
 			"where they lie. Options of the store follow behind a question mark, or come from the root of BUCKET_ROOTS above it.\n\n" +
+			"'list.json?images=FOLDER' is a list of image files, ALBEF's or Karpathy's; docs/ingest.md has its options.\n\n" +
 			"The log notes how much of every tar is published (topic sources). So a run that was cut short goes on where it has\n" +
 			"stopped, on any machine, and a second run publishes only what is new or has changed.",
 		Args: wantArgs(1, anyNumber),

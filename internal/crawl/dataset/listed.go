@@ -3,10 +3,7 @@ package dataset
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path"
@@ -26,18 +23,6 @@ type List struct {
 	problems    map[shard.Reason]int
 }
 
-// listed is an entry of either form of a list.
-type listed struct {
-	Filename  string `json:"filename"`
-	Split     string `json:"split"`
-	Sentences []struct {
-		Raw json.RawMessage `json:"raw"`
-	} `json:"sentences"`
-
-	Image   string          `json:"image"`
-	Caption json.RawMessage `json:"caption"`
-}
-
 // ReadList reads captions from a JSON file. It is Karpathy's, {"images": [{"filename", "split", "sentences": [{"raw"}]}]},
 // of which ReadList takes one split, or ALBEF's, [{"image", "caption"}], which has no splits. There a caption is a string
 // or a list. Entries that cannot be used are counted among the totals of [ReadListed].
@@ -47,10 +32,7 @@ func ReadList(file, split string) (*List, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading captions: %w", err)
 	}
-	if err := l.read(json.NewDecoder(bytes.NewReader(table.PlainJSON(raw)))); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
+	if err := shard.ReadEntries(bytes.NewReader(table.PlainJSON(raw)), l.add); err != nil {
 		return nil, fmt.Errorf("reading captions of %s: %w; want Karpathy's dataset_coco.json or a list of ALBEF's, coco_test.json", file, err)
 	}
 	if len(l.captions) == 0 && len(l.splits) > 0 {
@@ -69,95 +51,37 @@ func newList(file, split string) *List {
 	}
 }
 
-func (l *List) read(d *json.Decoder) error {
-	first, err := d.Token()
-	if err != nil {
-		return err
+func (l *List) add(e shard.Entry) error {
+	if e.Broken {
+		l.problems[shard.ReasonJSON]++
+		return nil
 	}
-	switch first {
-	case json.Delim('['):
-		return l.entries(d)
-	case json.Delim('{'):
-	default:
-		return errors.New("neither an object nor a list")
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		if key != "images" {
-			if err := d.Decode(new(json.RawMessage)); err != nil {
-				return err
-			}
-			continue
-		}
-		switch begin, err := d.Token(); {
-		case err != nil:
-			return err
-		case begin != json.Delim('['):
-			return errors.New(`"images" is not a list`)
-		}
-		if err := l.entries(d); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token() // the object's end, without which the file is cut
-	return err
-}
-
-// entries reads a list to its end.
-func (l *List) entries(d *json.Decoder) error {
-	for d.More() {
-		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
-			return err
-		}
-		var e listed
-		if json.Unmarshal(raw, &e) != nil {
-			l.problems[shard.ReasonJSON]++
-			continue
-		}
-		l.add(e)
-	}
-	_, err := d.Token()
-	return err
-}
-
-func (l *List) add(e listed) {
-	name := e.Image
-	var texts []json.RawMessage
-	one := false
-	if e.Filename != "" {
+	if e.Split != "" {
 		l.splits[e.Split]++
 		if e.Split != l.split {
-			return
+			return nil
 		}
-		name = e.Filename
-		for _, s := range e.Sentences {
-			texts = append(texts, s.Raw)
-		}
-	} else if len(e.Caption) > 0 && string(e.Caption) != "null" && json.Unmarshal(e.Caption, &texts) != nil {
-		texts, one = []json.RawMessage{e.Caption}, true
 	}
-	if name = fileName(name); name == "" {
+	name := fileName(e.Image)
+	if name == "" {
 		l.problems[shard.ReasonJSON]++
-		return
+		return nil
 	}
-	if _, found := l.captions[name]; found && !(one && l.spoken[name]) {
+	if _, found := l.captions[name]; found && !(e.Single && l.spoken[name]) {
 		l.problems[shard.ReasonDuplicate]++
-		return
+		return nil
 	}
-	good, bad := shard.JSONCaptions(texts)
+	good, bad := shard.JSONCaptions(e.Captions)
 	for _, reason := range bad {
 		l.problems[reason]++
 	}
-	if len(texts) == 0 {
+	if len(e.Captions) == 0 {
 		l.problems[shard.ReasonNoCaption]++
 	}
 	if len(good) > 0 {
-		l.captions[name], l.spoken[name] = append(l.captions[name], good...), one
+		l.captions[name], l.spoken[name] = append(l.captions[name], good...), e.Single
 	}
+	return nil
 }
 
 // fileName returns the last element of a path, or nothing where that names no file.

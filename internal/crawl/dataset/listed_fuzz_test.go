@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +21,7 @@ func FuzzList(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		l := newList("list", "test")
-		if l.read(json.NewDecoder(bytes.NewReader(raw))) != nil {
+		if shard.ReadEntries(bytes.NewReader(raw), l.add) != nil {
 			return
 		}
 		for name, captions := range l.captions {

@@ -81,6 +81,9 @@ type cloudEvents struct{ subscription *pubsub.Subscription }
 func (c cloudEvents) Run(ctx context.Context, to chan<- arrival) error {
 	for {
 		m, err := c.subscription.Receive(ctx)
+		if ctx.Err() != nil { // it may have been closed since, and says so
+			return ctx.Err()
+		}
 		if err != nil {
 			return fmt.Errorf("receiving notifications: %w", err)
 		}

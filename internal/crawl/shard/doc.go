@@ -9,6 +9,8 @@
 // from "caption" and "captions" in key.json. Other files are counted and ignored. A file may hold several tars, one behind
 // another, as `tar -i` reads them.
 //
+// A JSON list of image files, ALBEF's or Karpathy's, stands in the place of a tar. References then name the files.
+//
 // Invariants:
 //
 //  1. Everything is counted once. A scan gives an [Example] for every usable image with a usable caption, and a

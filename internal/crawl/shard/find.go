@@ -26,6 +26,7 @@ type Tar struct {
 	Place   int    // which of the paths named it, the first if several did
 
 	path    string // on the file system
+	list    *list  // a JSON list stands in its place
 	catalog Catalog
 	object  Object
 	beside  *Tar // the table of the same name; it is no tar
@@ -41,7 +42,7 @@ func (t Tar) Beside() (uri string, size int64, version string, ok bool) {
 
 // name returns how people name the tar.
 func (t Tar) name() string {
-	if t.catalog == nil {
+	if t.catalog == nil && t.list == nil {
 		return t.path
 	}
 	return t.URI
@@ -70,7 +71,8 @@ func (f *Found) Close() error {
 
 // Find lists the tars that paths name, in order. A path is a tar or a folder on the file system (see [Tars]), or a URL:
 // s3://bucket/prefix/a.tar is a tar, any other URL stands for the *.tar below it, in the order of their names. Options of
-// the store follow behind a question mark. Each tar comes once.
+// the store follow behind a question mark. A JSON list of images, file.json?images=FOLDER, is one source as a tar is. Each tar
+// comes once.
 func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error) {
 	parts := make([]Found, len(paths))
 	each := make([][]Tar, len(paths))
@@ -112,6 +114,13 @@ func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, e
 			return nil, fmt.Errorf("looking for tars in %s: %w", p, err)
 		}
 		return tars, nil
+	}
+	if l, err := listAt(p); l != nil || err != nil {
+		if err != nil {
+			return nil, fmt.Errorf("looking for images of %s: %w", p, err)
+		}
+		t, err := l.find()
+		return []Tar{t}, err
 	}
 	files, lost, err := findFiles([]string{p})
 	f.Lost = append(f.Lost, lost...)

@@ -115,11 +115,18 @@ func FileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// Roots returns the bucket roots that cover what a scan of paths refers to: the folders of the tars, without those that
-// lie inside another one, and the places in stores.
+// Roots returns the bucket roots that cover what a scan of paths refers to: the folders of tars and of a list's images, without
+// those that lie inside another one, and the places in stores.
 func Roots(paths []string) ([]string, error) {
-	var local, out []string
+	var local, dirs, out []string
 	for _, p := range paths {
+		if l, err := listAt(p); l != nil || err != nil {
+			if err != nil {
+				return nil, fmt.Errorf("the images of %s: %w", p, err)
+			}
+			dirs = append(dirs, l.images)
+			continue
+		}
 		if !IsRemote(p) {
 			local = append(local, p)
 			continue
@@ -134,7 +141,6 @@ func Roots(paths []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var dirs []string
 	for _, t := range tars {
 		dirs = append(dirs, filepath.Dir(t))
 	}

@@ -162,8 +162,10 @@ type scanner struct {
 	tar    *tarReader
 	rows   map[string]table.Row // of the table beside the tar
 
-	image []byte // contents of the current key's image
-	cur   sample
+	image    []byte // contents of the current key's image
+	imageURI string // of the current image, where that is a file by itself
+	end      int64  // of what was scanned
+	cur      sample
 
 	reported int // problems of this tar
 }
@@ -183,6 +185,9 @@ type sample struct {
 }
 
 func (s *scanner) file(ctx context.Context, tar Tar) error {
+	if tar.list != nil {
+		return s.list(ctx, tar.list)
+	}
 	src, err := tar.open(ctx)
 	if err != nil {
 		return &unreadableError{err}
@@ -215,6 +220,7 @@ func (s *scanner) walk(ctx context.Context, src io.ReaderAt, size int64) error {
 		var fault *headerFault
 		switch {
 		case errors.Is(err, io.EOF):
+			s.end = s.tar.end
 			return s.flush()
 		case errors.Is(err, errMarker): // a key of the next tar is another one, although it may have the same name
 			err = s.flush()
@@ -385,6 +391,6 @@ func (s *scanner) more() error {
 	}
 	s.totals.Problems[ReasonMore]++
 	return s.v.Problem(Problem{
-		URI: s.uri, Offset: s.tar.end, Reason: ReasonMore, Detail: fmt.Sprintf("%d more problems in this tar, after the first %d", surplus, MaxProblems),
+		URI: s.uri, Offset: s.end, Reason: ReasonMore, Detail: fmt.Sprintf("%d more problems in this tar, after the first %d", surplus, MaxProblems),
 	})
 }

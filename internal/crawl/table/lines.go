@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -51,6 +52,92 @@ func objects(ctx context.Context, src io.Reader, each func(map[string]json.RawMe
 		}
 		return each(members(line))
 	})
+}
+
+// objectReader calls each with the members of every row, in order, and with nil for a row that is no JSON object.
+type objectReader func(ctx context.Context, src io.Reader, each func(map[string]json.RawMessage) error) error
+
+// elements is the [objectReader] of a JSON array, or of the array "annotations" of an object, as RedCaps is published. An element of
+// more than a megabyte ends it with an error.
+func elements(ctx context.Context, src io.Reader, each func(map[string]json.RawMessage) error) error {
+	plain, err := JSONReader(src)
+	if err != nil {
+		return err
+	}
+	text := &Metered{Reader: plain, Left: maxElement}
+	d := json.NewDecoder(text)
+	begin, err := d.Token()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil // without a row
+	case err != nil:
+		return err
+	case begin == json.Delim('{'):
+		if err := toAnnotations(d); err != nil {
+			return err
+		}
+	case begin != json.Delim('['):
+		return errNoArray
+	}
+	for d.More() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		text.Left = maxElement
+		var row json.RawMessage
+		if err := d.Decode(&row); err != nil {
+			return fmt.Errorf("the array cannot be read behind byte %d: %w", d.InputOffset(), err)
+		}
+		if err := each(members(row)); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return fmt.Errorf("the array is cut at byte %d: %w", d.InputOffset(), err)
+	}
+	return nil
+}
+
+// maxElement bounds an element of an array, with what is read ahead of it.
+const maxElement = 2 * maxLineBytes
+
+var errNoArray = errors.New(`it is no array of objects, and has no array "annotations": JSON lines go into .jsonl`)
+
+// toAnnotations reads on to the first element of the array "annotations".
+func toAnnotations(d *json.Decoder) error {
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		if key == "annotations" {
+			if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+				return errors.Join(errNoArray, err)
+			}
+			return nil
+		}
+		if err := d.Decode(new(json.RawMessage)); err != nil {
+			return err
+		}
+	}
+	return errNoArray
+}
+
+// Metered ends a text with an error once Left bytes of it were read. Its user sets Left anew with each row, so that one row cannot
+// fill the memory.
+type Metered struct {
+	io.Reader
+	Left int
+}
+
+// Read implements io.Reader.
+func (m *Metered) Read(out []byte) (int, error) {
+	if m.Left <= 0 {
+		return 0, errors.New("a row or an entry is too long")
+	}
+	n, err := m.Reader.Read(out[:min(len(out), m.Left)])
+	m.Left -= n
+	return n, err
 }
 
 // members returns the members of a JSON object, or nil for any other text.
@@ -105,13 +192,13 @@ const (
 	maxNameSeen = 256
 )
 
-// lineColumns returns the columns of JSON lines. It reads on while a column has not come, to the end of the list if need be.
-func lineColumns(ctx context.Context, src io.Reader, want Columns) (found Columns, err error) {
-	rows, seen := 0, map[string]string{}
+// objectColumns returns the columns of rows that are JSON objects. It reads on while a column has not come, to the end of the list if need be.
+func objectColumns(ctx context.Context, src io.Reader, rows objectReader, want Columns) (found Columns, err error) {
+	read, seen := 0, map[string]string{}
 	enough := errors.New("the columns are known")
-	err = objects(ctx, src, func(row map[string]json.RawMessage) error {
-		rows++
-		news := rows == sampledRows
+	err = rows(ctx, src, func(row map[string]json.RawMessage) error {
+		read++
+		news := read == sampledRows
 		for name, raw := range row {
 			before, known := seen[name]
 			now := heldBy(raw)
@@ -120,7 +207,7 @@ func lineColumns(ctx context.Context, src io.Reader, want Columns) (found Column
 			}
 			seen[name], news = now, true
 		}
-		if rows < sampledRows || !news {
+		if read < sampledRows || !news {
 			return nil
 		}
 		if found, err = want.in(columnsSeen(seen)); err == nil {
@@ -131,7 +218,7 @@ func lineColumns(ctx context.Context, src io.Reader, want Columns) (found Column
 	switch {
 	case errors.Is(err, enough):
 		return found, nil
-	case err == nil && rows == 0:
+	case err == nil && read == 0:
 		return want, nil
 	case err == nil:
 		return want.in(columnsSeen(seen))

@@ -21,8 +21,8 @@ const (
 	maxColumns   = 4096
 )
 
-// List is a list of addresses and captions: a file in .parquet, or in .csv, .tsv or .jsonl, which may be compressed (.gz), or
-// a folder of such files, which are read in the order of their names.
+// List is a list of addresses and captions: a file in .parquet, or in .csv, .tsv, .jsonl or .json (an array of objects), which
+// may be compressed (.gz), or a folder of such files, which are read in the order of their names.
 type List struct {
 	Columns // those that were found
 
@@ -37,7 +37,7 @@ type listFile struct {
 }
 
 // kinds are the extensions of lists.
-var kinds = []string{".parquet", ".csv", ".tsv", ".jsonl"}
+var kinds = []string{".parquet", ".csv", ".tsv", ".jsonl", ".json"}
 
 // kindOf returns the extension of a list's file, or "".
 func kindOf(path string) string {
@@ -76,7 +76,7 @@ func Open(ctx context.Context, path string, want Columns) (*List, error) {
 	return l, nil
 }
 
-// listFiles returns the files of a list.
+// listFiles returns the files of a list. What ends in .json in a folder seldom is a list.
 func listFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -94,7 +94,7 @@ func listFiles(path string) ([]string, error) {
 	}
 	var files []string
 	for _, e := range entries {
-		if kindOf(e.Name()) != "" && !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
+		if kind := kindOf(e.Name()); kind != "" && kind != ".json" && !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
 			files = append(files, filepath.Join(path, e.Name()))
 		}
 	}
@@ -110,8 +110,8 @@ func (f *listFile) find(ctx context.Context, want Columns) (found Columns, err e
 		return parquetColumns(ctx, f.path, want)
 	}
 	err = f.open(func(text io.Reader) error {
-		if f.kind == ".jsonl" {
-			found, err = lineColumns(ctx, text, want)
+		if rows := f.objects(); rows != nil {
+			found, err = objectColumns(ctx, text, rows, want)
 		} else {
 			found, f.unnamed, err = separatedColumns(ctx, text, f.kind, want)
 		}
@@ -137,11 +137,22 @@ func (f *listFile) read(ctx context.Context, each func(Row) error) error {
 		return ParquetFile(ctx, f.path, each)
 	}
 	return f.open(func(text io.Reader) error {
-		if f.kind == ".jsonl" {
-			return objects(ctx, text, func(members map[string]json.RawMessage) error { return each(scalars(members)) })
+		if rows := f.objects(); rows != nil {
+			return rows(ctx, text, func(members map[string]json.RawMessage) error { return each(scalars(members)) })
 		}
 		return separated(ctx, text, f.kind, f.unnamed, each)
 	})
+}
+
+// objects returns what reads the rows of a file that has them as JSON objects, or nil.
+func (f *listFile) objects() objectReader {
+	switch f.kind {
+	case ".jsonl":
+		return objects
+	case ".json":
+		return elements
+	}
+	return nil
 }
 
 // open opens a text for read.

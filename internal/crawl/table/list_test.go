@@ -36,6 +36,8 @@ func TestListsCostTheirRows(t *testing.T) {
 		wrong      string
 	}{
 		"objects":             {"a.jsonl", "{\"url\":\"a\",\"n\":null,\"l\":[1],\"o\":{}}\n\n{\"url\":\"b\"}", []table.Row{good("a"), good("b")}, ""},
+		"an array":            {"a.json", "\ufeff[{\"url\":\"a\",\"n\":NaN,\"l\":[1]},\n7, {\"url\":\"b\"}]", []table.Row{good("a"), nil, good("b")}, ""},
+		"annotations":         {"a.json", "{\"info\":{\"url\":\"x\"},\"annotations\":[{\"url\":\"a\"}],\"more\":1}", []table.Row{good("a")}, ""},
 		"half an object":      {"a.jsonl", "{\"url\":\"a\"}\n{\"url\":\n{\"url\":\"b\"}\n", []table.Row{good("a"), nil, good("b")}, ""},
 		"no objects":          {"a.jsonl", "[1]\n7\nnull\n{\"url\":\"b\"}", []table.Row{nil, nil, nil, good("b")}, ""},
 		"a long line":         {"a.jsonl", "{\"url\":\"a\"}\n{\"url\":\"" + large + "\"}\n{\"url\":\"b\"}\n", []table.Row{good("a"), nil, good("b")}, ""},
@@ -56,6 +58,22 @@ func TestListsCostTheirRows(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %d rows, want %d: %.200v", name, len(got), len(c.want), got)
+		}
+	}
+}
+
+// A short array that cannot be read is refused before anything is downloaded.
+func TestArraysThatCannotBeRead(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"lines":          {"{\"url\":\"a\"}\n{\"url\":\"b\"}", "JSON lines go into .jsonl"},
+		"cut":            {"[{\"url\":\"a\"},", "cannot be read behind byte 13"},
+		"without an end": {"[{\"url\":\"a\"}", "cut at byte 12"},
+		"a long element": {"[{\"url\":\"a\"},{\"url\":\"" + strings.Repeat("x", 3<<20) + "\"}]", "too long"},
+	} {
+		path := filepath.Join(t.TempDir(), "a.json")
+		must.Do(t, os.WriteFile(path, []byte(c.text), 0o600))
+		if _, err := table.Open(t.Context(), path, table.Columns{URL: "url", Caption: "url"}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q in it", name, err, c.want)
 		}
 	}
 }

@@ -70,3 +70,53 @@ func noNumber(text []byte) int {
 	}
 	return 0
 }
+
+// JSONReader reads JSON as the standard has it, from JSON as programs write it, as [PlainJSON] does for a text in memory.
+func JSONReader(src io.Reader) (io.Reader, error) {
+	r, err := SkipMark(src)
+	return &jsonReader{from: r}, err
+}
+
+// jsonReader implements io.Reader.
+type jsonReader struct {
+	from            *bufio.Reader
+	quoted, escaped bool
+	ahead           string // that comes before the rest
+}
+
+// Read implements io.Reader.
+func (j *jsonReader) Read(out []byte) (n int, err error) {
+	for n < len(out) {
+		if j.ahead != "" {
+			copied := copy(out[n:], j.ahead)
+			j.ahead = j.ahead[copied:]
+			n += copied
+			continue
+		}
+		c, err := j.from.ReadByte()
+		if err != nil {
+			if n > 0 {
+				return n, nil
+			}
+			return 0, err
+		}
+		switch {
+		case j.escaped:
+			j.escaped = false
+		case c == '"':
+			j.quoted = !j.quoted
+		case j.quoted:
+			j.escaped = c == '\\'
+		case c == 'N' || c == 'I' || c == '-':
+			rest, _ := j.from.Peek(len("-Infinity") - 1) // fewer at the end
+			if word := noNumber(append([]byte{c}, rest...)); word > 0 {
+				_, _ = j.from.Discard(word - 1) // it was seen
+				j.ahead = "null"
+				continue
+			}
+		}
+		out[n] = c
+		n++
+	}
+	return n, nil
+}

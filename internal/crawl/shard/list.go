@@ -1,0 +1,258 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/crawl/table"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// A JSON list of images stands in the place of a tar: file.json, with options behind a question mark. The images are files
+// below one folder, and references name these.
+//
+//	coco.json?images=/data/coco                   ALBEF's list, whose paths are found below this folder
+//	dataset_coco.json?images=D&split=train,restval  two splits of Karpathy's list
+//	cc3m.json?captions=one&seed=7                 one caption of each image, drawn from the seed
+//	cc12m.json?sample=1e6&seed=7                  a million entries, drawn from the seed
+
+// list is such a path.
+type list struct {
+	file   string
+	images string // folder; absolute and without symbolic links
+	splits []string
+	one    bool  // one caption of each entry
+	sample int64 // entries; 0: all
+	seed   uint64
+}
+
+// listOptions are the names behind the question mark.
+var listOptions = []string{"images", "split", "captions", "sample", "seed"}
+
+// listAt returns the list that a path names, or nil.
+func listAt(p string) (*list, error) {
+	file, query, _ := strings.Cut(p, "?")
+	if IsRemote(p) || !strings.EqualFold(filepath.Ext(file), ".json") {
+		return nil, nil
+	}
+	options, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range options {
+		if !slices.Contains(listOptions, name) || len(values) > 1 {
+			return nil, fmt.Errorf("option %q of a JSON list: want each of %s once at most", name, strings.Join(listOptions, ", "))
+		}
+	}
+	l := &list{file: LocalPath(file), images: options.Get("images")}
+	if l.file, err = realPath(l.file); err != nil {
+		return nil, err
+	}
+	if l.images == "" {
+		l.images = filepath.Dir(l.file)
+	}
+	if l.images, err = realPath(l.images); err != nil {
+		return nil, fmt.Errorf("option images: %w", err)
+	}
+	if split := options.Get("split"); split != "" {
+		l.splits = strings.Split(split, ",")
+	}
+	switch captions := options.Get("captions"); captions {
+	case "", "all":
+	case "one":
+		l.one = true
+	default:
+		return nil, fmt.Errorf("option captions is %q, want all or one", captions)
+	}
+	return l, l.draws(options)
+}
+
+// draws reads the options of what is drawn.
+func (l *list) draws(options url.Values) (err error) {
+	if sample := options.Get("sample"); sample != "" {
+		n, err := strconv.ParseFloat(sample, 64)
+		if err != nil || n < 1 || n > math.MaxInt32 || n != math.Trunc(n) {
+			return fmt.Errorf("option sample is %q, want a number of entries such as 1e6", sample)
+		}
+		l.sample = int64(n)
+	}
+	if seed := options.Get("seed"); seed != "" {
+		if l.seed, err = strconv.ParseUint(seed, 10, 64); err != nil {
+			return fmt.Errorf("option seed is %q, want a whole number", seed)
+		}
+	}
+	return nil
+}
+
+func realPath(p string) (string, error) {
+	p, err := filepath.Abs(p)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(p)
+}
+
+// uri names the list with its options, so that another selection is another source.
+func (l *list) uri() string {
+	options := url.Values{"images": {l.images}}
+	if len(l.splits) > 0 {
+		options.Set("split", strings.Join(l.splits, ","))
+	}
+	if l.one {
+		options.Set("captions", "one")
+	}
+	if l.sample > 0 {
+		options.Set("sample", strconv.FormatInt(l.sample, 10))
+	}
+	if l.one || l.sample > 0 {
+		options.Set("seed", strconv.FormatUint(l.seed, 10))
+	}
+	return FileURI(l.file) + "?" + options.Encode()
+}
+
+// find returns the list as a source of a scan.
+func (l *list) find() (Tar, error) {
+	t, regular := onDisk(l.file)
+	if t.URI, t.list = l.uri(), l; !regular {
+		return t, fmt.Errorf("%s is no regular file", l.file)
+	}
+	if len(t.URI) > schemas.MaxURIBytes {
+		return t, fmt.Errorf("%s has a name of %d bytes with its options, at most %d are allowed", t.URI, len(t.URI), schemas.MaxURIBytes)
+	}
+	return t, nil
+}
+
+// maxEntryJSON bounds an entry, with what is read ahead of it.
+const maxEntryJSON = 8 << 20
+
+// each calls visit with the entries of the splits, and their numbers among all entries.
+func (l *list) each(ctx context.Context, visit func(number int64, e Entry) error) error {
+	f, err := os.Open(l.file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	plain, err := table.JSONReader(f)
+	if err != nil {
+		return err
+	}
+	m := &table.Metered{Reader: plain, Left: maxEntryJSON}
+	number, splits := int64(-1), map[string]bool{}
+	taken := false
+	err = ReadEntries(m, func(e Entry) error {
+		m.Left = maxEntryJSON
+		number++
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if splits[e.Split] = true; len(l.splits) > 0 && !slices.Contains(l.splits, e.Split) {
+			return nil
+		}
+		taken = true
+		return visit(number, e)
+	})
+	if err == nil && !taken && number >= 0 {
+		return fmt.Errorf("no entry is of split %s; there are %q", strings.Join(l.splits, " or "), slices.Sorted(maps.Keys(splits)))
+	}
+	return err
+}
+
+// chosen calls visit with the entries of the sample, or with all.
+func (l *list) chosen(ctx context.Context, visit func(number int64, e Entry) error) error {
+	if l.sample == 0 {
+		return l.each(ctx, visit)
+	}
+	all := int64(0)
+	if err := l.each(ctx, func(int64, Entry) error { all++; return nil }); err != nil {
+		return err
+	}
+	if all < l.sample {
+		return fmt.Errorf("sample is %d, and there are %d entries", l.sample, all)
+	}
+	draws, wanted := rng.New(l.seed, "shard.list.sample"), l.sample
+	return l.each(ctx, func(number int64, e Entry) error { // each subset is as likely as any other (Knuth 3.4.2, algorithm S)
+		if all--; draws.Int64N(all+1) >= wanted {
+			return nil
+		}
+		wanted--
+		return visit(number, e)
+	})
+}
+
+// captions returns those of an entry that are taken, and how many there are.
+func (l *list) captions(number int64, raw []json.RawMessage) (taken []caption, found int) {
+	if l.one && len(raw) > 1 {
+		at := rng.New(l.seed, "shard.list.caption", number).IntN(len(raw))
+		raw = raw[at : at+1]
+	}
+	for _, c := range raw[:min(len(raw), MaxCaptions)] {
+		taken = append(taken, jsonCaption(c))
+	}
+	return taken, len(raw)
+}
+
+// list visits the images of a list.
+func (s *scanner) list(ctx context.Context, l *list) error {
+	root, err := os.OpenRoot(l.images)
+	if err != nil {
+		return &unreadableError{err}
+	}
+	defer root.Close()
+	p := &listImages{root: root, folder: l.images}
+	var stopped error // by the visitor
+	if err = p.check(ctx, l); err == nil {
+		err = l.chosen(ctx, func(number int64, e Entry) error {
+			s.totals.Entries++
+			s.end = number
+			stopped = s.listed(p, l, number, e)
+			return stopped
+		})
+	}
+	switch {
+	case stopped != nil:
+		return stopped
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return &unreadableError{fmt.Errorf("%w; want Karpathy's dataset_coco.json or a list of ALBEF's, [{\"image\", \"caption\"}]", err)}
+	}
+	return s.more()
+}
+
+// listed hands out one image.
+func (s *scanner) listed(p *listImages, l *list, number int64, e Entry) error {
+	at := entry{name: e.Image, header: number}
+	if e.Broken || e.Image == "" {
+		return s.report(Problem{Offset: number, Reason: ReasonJSON, Detail: "an entry of the list names no image"})
+	}
+	name, size, err := p.find(e.Image)
+	if err != nil {
+		reason := ReasonNoImage
+		if errors.Is(err, errParent) {
+			reason = ReasonName
+		}
+		return s.report(Problem{Offset: number, Entry: e.Image, Reason: reason, Detail: err.Error()})
+	}
+	at.size, at.present = size, size
+	s.image = s.image[:0]
+	if size <= schemas.MaxImageBytes {
+		if s.image, err = p.read(name, size, s.image); err != nil {
+			return s.report(Problem{Offset: number, Entry: e.Image, Reason: ReasonNoImage, Detail: err.Error()})
+		}
+	}
+	s.imageURI = FileURI(filepath.Join(p.folder, filepath.FromSlash(name)))
+	s.cur = sample{key: e.Image, first: at, image: &at}
+	s.cur.metaCaption, s.cur.found = l.captions(number, e.Captions)
+	return s.flush()
+}
