@@ -35,7 +35,7 @@ TENSORLESS_LAB = $(call tensorless,lab)
 tensorless = $(shell go -C $(1) list -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(NATIVE)' | cut -d ' ' -f 1)
 FUZZ ?= 3000x
 # What kills processes and brokers under load.
-SCENARIOS := TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk
+SCENARIOS := TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk|TestBatchesOnAFullDisk
 
 # pairstream itself is static, and small enough to start in milliseconds: no symbols, and no gRPC to Cloud Storage, which
 # nothing asks for. Under the name of a stage it is that stage.

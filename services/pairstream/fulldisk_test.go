@@ -3,10 +3,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/fulldisk"
@@ -77,4 +80,49 @@ func checkpoints(t *testing.T, folder string) []string {
 		t.Fatalf("no checkpoint in %s (%v)", folder, err)
 	}
 	return files
+}
+
+// TestBatchesOnAFullDisk writes plans to disks with little room. The command says so, with the file and the reason: where it
+// waits as well as where it ends. When there is room, it goes on or is started again, and the plan is that of a disk with room.
+func TestBatchesOnAFullDisk(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	disk := fulldisk.Mount(t, 64<<20)
+	in := setUpPipeline(t, 24)
+	for name, value := range map[string]string{"GRIT_FEATURES": "encoder", "KAFKA_BROKERS": "", "NAMESPACE": ""} {
+		t.Setenv(name, value)
+	}
+	mustCommand(t, "batches", "--out", in("roomy"), in("scenes"))
+	want := planIn(t, in("roomy"))
+	for _, pages := range []int64{6, 30, 60} {
+		dir := filepath.Join(disk.Dir, strconv.FormatInt(pages, 10))
+		disk.Resize(t, pages*int64(os.Getpagesize()))
+		run := func() *process {
+			return start(t, "produce", "PRODUCE_ARGS=batches\n--out\n"+dir+"\n"+in("scenes"))
+		}
+		p := run()
+		ended := false
+		for full := "no space left on device"; !ended && !strings.Contains(p.log.String(), full); {
+			select {
+			case <-p.done:
+				ended = true
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		said := p.log.String()
+		if !strings.Contains(said, dir) || !strings.Contains(said, "no space left on device") {
+			t.Errorf("%d pages: it says %q", pages, said)
+		}
+		disk.Resize(t, 64<<20)
+		if <-p.done; p.err != nil {
+			p = run()
+			<-p.done
+		}
+		if p.err != nil {
+			t.Errorf("%d pages, with room: %v\n%s", pages, p.err, p.log)
+		}
+		samePlan(t, fmt.Sprint(pages, " pages"), planIn(t, dir), want)
+		must.Do(t, os.RemoveAll(dir))
+	}
 }

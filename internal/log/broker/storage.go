@@ -92,7 +92,7 @@ func (s *storage) refused(path string, err error) error {
 	s.mu.Lock()
 	frozen, closing := s.frozen || s.failed != nil, s.closing
 	loading := s.loading
-	if closing && !frozen {
+	if closing && !frozen && (s.unkept == nil || !passes(err)) { // a full disk is full for all of them
 		s.unkept = errors.Join(s.unkept, err)
 	}
 	if loading && s.damage == nil {
