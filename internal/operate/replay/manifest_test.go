@@ -107,6 +107,8 @@ var known = []config.Setting{
 	{Variable: "LOG_LEVEL", Default: "info"},
 	{Variable: "HTTP_ADDR"},
 	{Variable: "LIVE_ADDR"},
+	{Variable: "HEALTH_ADDR"},
+	{Variable: "INGEST_ADDR"},
 	{Variable: "SEED", Default: "0"},
 	{Variable: "EPOCHS", Default: "20"},
 	{Variable: "SPOOL_DIR"},
@@ -138,7 +140,7 @@ func TestEnviron(t *testing.T) {
 	}
 	got, warnings := m.Environ(known, map[string]string{
 		"KAFKA_BROKERS": "a:1", "TOKEN": "t", "NAMESPACE": "production", "LANES": "9", "LOG_LEVEL": "debug", "HTTP_ADDR": ":9090", "LIVE_ADDR": ":8080",
-		"SEED": "1", "COLOUR": "red", "PATH": "/bin",
+		"HEALTH_ADDR": ":9091", "INGEST_ADDR": ":8091", "SEED": "1", "COLOUR": "red", "PATH": "/bin",
 	}, Place{Namespace: "exp", Checkpoints: "/tmp/exp", Overrides: map[string]string{"EPOCHS": "5", "TYPO": "y"}})
 	want := map[string]string{
 		"KAFKA_BROKERS": "a:1", "TOKEN": "t", "NAMESPACE": "exp", "LANES": "1", "LOG_LEVEL": "debug", // from here
@@ -162,8 +164,6 @@ func TestManifestOpensNothing(t *testing.T) {
 	known := append(slices.Clone(known), []config.Setting{
 		{Variable: "KAFKA_TLS", Default: "false"},
 		{Variable: "KAFKA_SASL"},
-		{Variable: "HEALTH_ADDR"},
-		{Variable: "INGEST_ADDR"},
 		{Variable: "INGEST_MAX_LAG", Default: "100000"},
 		{Variable: "LIVE_TOKEN", Secret: true},
 		{Variable: "CONSOLE_ADDR", Default: "127.0.0.1:8090"},

@@ -18,11 +18,13 @@ const memoryShare = 0.9
 
 // LimitMemory gives the Go runtime nine tenths of the memory that the process's control group may use, unless GOMEMLIMIT
 // says otherwise. Without it, Go lets garbage grow until the kernel ends the process. It tells warn why it cannot.
-func LimitMemory(warn io.Writer) {
+func LimitMemory(warn io.Writer) { limitMemory(os.DirFS("/"), warn) }
+
+func limitMemory(root fs.FS, warn io.Writer) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	limit, found, err := groupLimit(os.DirFS("/"))
+	limit, found, err := groupLimit(root)
 	if err != nil {
 		fmt.Fprintf(warn, "the memory limit of the control group is not known, so garbage may reach it; GOMEMLIMIT sets a limit: %v\n", err)
 	}

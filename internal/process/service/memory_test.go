@@ -37,15 +37,21 @@ func TestGroupLimit(t *testing.T) {
 	}
 }
 
-// TestGOMEMLIMITGoesFirst sets nothing where the environment does.
-func TestGOMEMLIMITGoesFirst(t *testing.T) {
+// TestLimitMemory sets nine tenths of the group's limit, and nothing where the environment does.
+func TestLimitMemory(t *testing.T) {
 	before := debug.SetMemoryLimit(12345 << 20)
 	defer debug.SetMemoryLimit(before)
-	t.Setenv("GOMEMLIMIT", "1GiB")
-	LimitMemory(t.Output())
-	if got := debug.SetMemoryLimit(-1); got != 12345<<20 {
-		t.Errorf("the limit is %d, want what it was", got)
+	root := fstest.MapFS{
+		"proc/self/cgroup":         {Data: []byte("0::/\n")},
+		"sys/fs/cgroup/memory.max": {Data: []byte("40000000000\n")},
 	}
-	t.Setenv("GOMEMLIMIT", "")
+	for variable, want := range map[string]int64{"1GiB": 12345 << 20, "": 36_000_000_000} {
+		t.Setenv("GOMEMLIMIT", variable)
+		debug.SetMemoryLimit(12345 << 20)
+		limitMemory(root, t.Output())
+		if got := debug.SetMemoryLimit(-1); got != want {
+			t.Errorf("GOMEMLIMIT=%s: the limit is %d, want %d", variable, got, want)
+		}
+	}
 	LimitMemory(t.Output()) // whatever this machine has
 }
