@@ -17,8 +17,8 @@ import (
 // Then the stage writes some records again, which is a repetition like any other.
 const keepEvery = time.Minute
 
-// kept is the place where a stage has stopped in one lane of one output.
-type kept struct {
+// stopNote is the place where a stage has stopped in one lane of one output.
+type stopNote struct {
 	Seq  int64  `json:"seq"`
 	Mark []byte `json:"mark"`
 }
@@ -43,7 +43,7 @@ func (ln *lane) keep(ctx context.Context) error {
 			return fmt.Errorf("keeping the place in %s, lane %d: %w", t, ln.id, err)
 		}
 		src, _ := rec.Header(schemas.HeaderSource)
-		if err := ln.log.remember(ctx, keptKey(ln.spec.Name, t, ln.id), kept{seq, src}); err != nil {
+		if err := ln.log.remember(ctx, keptKey(ln.spec.Name, t, ln.id), stopNote{seq, src}); err != nil {
 			return err
 		}
 		ln.kept[t] = final.number
@@ -57,7 +57,7 @@ func (l *Log) KeepSeqs(ctx context.Context, stage string, t schemas.Topic, seqs 
 	p := l.NewPublisher(PublisherOptions{Name: "control"})
 	var err error
 	for lane, seq := range seqs {
-		err = errors.Join(err, p.Note(ctx, schemas.Control, keptKey(stage, t, lane), kept{Seq: seq}))
+		err = errors.Join(err, p.Note(ctx, schemas.Control, keptKey(stage, t, lane), stopNote{Seq: seq}))
 	}
 	return errors.Join(err, p.Close(ctx))
 }
@@ -80,7 +80,7 @@ func (l *Log) stopped(ctx context.Context, stage string, t schemas.Topic, lane i
 	if !errors.Is(err, ErrGap) {
 		return at, err
 	}
-	key, found := keptKey(stage, t, lane), kept{Seq: -1}
+	key, found := keptKey(stage, t, lane), stopNote{Seq: -1}
 	rerr := l.recall(ctx, key, func(k string, value []byte) error {
 		if k != key { // lane 1 is a prefix of lane 10
 			return nil
@@ -112,7 +112,7 @@ func (l *Log) Kept(ctx context.Context) (map[KeptPlace]int64, error) {
 			return fmt.Errorf("want %sSTAGE/TOPIC/LANE", keptPrefix)
 		}
 		lane, err := strconv.Atoi(parts[3])
-		var k kept
+		var k stopNote
 		err = errors.Join(err, json.Unmarshal(value, &k))
 		seqs[KeptPlace{parts[1], schemas.Topic(parts[2]), lane}] = k.Seq
 		return err
