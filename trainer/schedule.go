@@ -39,7 +39,7 @@ type Schedule struct {
 
 	// WarmupSteps is the number of steps (CosineSteps) or of rate updates (ReferenceEpochs: 20) from WarmupRate to Rate.
 	WarmupSteps int64 `env:"LR_WARMUP_STEPS" envDefault:"2000" desc:"steps of warm-up; updates of the rate with LR_SCHEDULE=reference, where the papers have 20"`
-	TotalSteps  int64 `env:"LR_TOTAL_STEPS" envDefault:"1562490" desc:"LR_SCHEDULE=cosine: step that reaches LR_MIN; later ones stay there. The recipe derives it from its epochs, LANES, GROUP_SIZE, BATCH_SIZE and STEP_BATCHES"`
+	TotalSteps  int64 `env:"LR_TOTAL_STEPS" envDefault:"1562490" desc:"LR_SCHEDULE=cosine: step that reaches LR_MIN; later ones stay there. The recipe derives it from its epochs, PAIRS, BATCH_SIZE and STEP_BATCHES"`
 
 	Epochs       int64 `env:"LR_EPOCHS" envDefault:"30" desc:"LR_SCHEDULE=reference: length of the cosine in epochs"`
 	EpochSteps   int64 `env:"LR_EPOCH_STEPS" envDefault:"10000" desc:"LR_SCHEDULE=reference: steps of an epoch"`

@@ -66,6 +66,7 @@ type loop struct {
 	inOrder   bool                // features appear in the log in the order of their steps
 	dir       string
 	every     int64
+	plan      plan
 	stay      int64 // checkpoints of steps that it divides are not removed; 0: none
 	eval      *evaluations
 	saving    saving

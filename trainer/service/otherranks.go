@@ -112,6 +112,7 @@ func (l *loop) atTheEnd(ctx context.Context, stays bool) error {
 	if err := l.leave(ctx, nil); err != nil {
 		return err
 	}
+	l.plan.compare(l.core.Steps(), l.logger)
 	switch {
 	case stays:
 		l.logger.Info("every lane has ended", keyStep, l.core.Steps())

@@ -140,8 +140,9 @@ func runOwned(ctx context.Context, tools device.Tools, s Settings, observe func(
 	l := &loop{
 		core: single{core}, logger: tools.Instruments.Log, published: last, inOrder: s.Order == Arrival,
 		gather: s.gather(), dir: s.Dir, every: s.Every, stay: s.Stay, at: at, observe: observe, metrics: metrics, uploads: copies,
-		traces: traces{tracer: tools.Log.Tracer()}, owner: o,
+		traces: traces{tracer: tools.Log.Tracer()}, owner: o, plan: s.Planned.planOf(s.Core, tools.Log.Config().Lanes),
 	}
+	l.plan.tell(l.logger)
 	if s.Ranks.several() {
 		l.others, err = lead(ctx, tools, s, core)
 		defer func() { l.others.leave(reason(ctx, err)) }()

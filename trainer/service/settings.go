@@ -25,6 +25,7 @@ type Settings struct {
 	Order     LaneOrder `env:"TRAIN_LANE_ORDER" envDefault:"rotation" desc:"rotation: lanes in strict turn; arrival: without waiting for a lane whose batch is late, in an order that is written down in CHECKPOINT_DIR and that replays follow"`
 	From      From      `env:"TRAIN_FROM" envDefault:"start" desc:"where TRAIN_INIT begins when CHECKPOINT_DIR has no checkpoint: start: at the first batch of every lane; now: behind the features that are in the log"`
 	Encoder   string    `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt), which is a program; @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
+	Planned   Planned
 	Eval      Evaluation
 	Ranks     Ranks
 	Augment   dataset.Augmentation
@@ -43,7 +44,7 @@ func (s Settings) Validate() error {
 		"CHECKPOINT_KEEP_EVERY is %d, want 0 or a multiple of CHECKPOINT_EVERY=%d: only checkpoints that are written can stay", s.Stay, s.Every)
 	l.Refuse(!s.Order.valid(), "TRAIN_LANE_ORDER is %q, want %q or %q", s.Order, Rotation, Arrival)
 	l.Refuse(!s.From.valid(), "TRAIN_FROM is %q, want %q or %q", s.From, FromStart, FromNow)
-	l.Add(s.Eval.validate(), s.validateBest(), validateUpload(s.Upload), s.Ranks.validate(s.Core.StepBatches))
+	l.Add(s.Eval.validate(), s.validateBest(), validateUpload(s.Upload), s.Ranks.validate(s.Core.StepBatches), s.Planned.validate())
 	return l.Err()
 }
 

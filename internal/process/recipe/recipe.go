@@ -2,8 +2,8 @@
 //
 // A recipe is a list of variables and values, each with the section that it comes from. [Overlay] puts the values of the
 // recipe that RECIPE names beneath an environment: a variable that is set there stays. Where a paper counts epochs and a
-// stream counts steps, the steps are derived from LANES, GROUP_SIZE, BATCH_SIZE and STEP_BATCHES, as if every lane closed one full
-// group.
+// stream counts steps, the steps are derived from PAIRS, BATCH_SIZE and STEP_BATCHES. Without PAIRS every lane is taken to close one
+// full group: LANES x GROUP_SIZE pairs.
 // GPN-S gives the sizes of a whole step: with another number of STEP_BATCHES its mini-batches are as much smaller.
 // Another number of EPOCHS stretches the schedule of the learning rate, and leaves no curriculum where it has too few.
 //
@@ -69,7 +69,11 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 			byName[variable] = v.shared(batches)
 		}
 	}
-	d := derivation{epoch: max(1, size("LANES")*size("GROUP_SIZE")/size("BATCH_SIZE")/size("STEP_BATCHES")), epochs: size("EPOCHS"), environ: environ}
+	pairs, of := size("LANES")*size("GROUP_SIZE"), "LANES x GROUP_SIZE"
+	if n, err := strconv.ParseInt(environ["PAIRS"], 10, 64); err == nil && n > 0 {
+		pairs, of = n, "PAIRS"
+	}
+	d := derivation{epoch: max(1, pairs/size("BATCH_SIZE")/size("STEP_BATCHES")), of: of, epochs: size("EPOCHS"), environ: environ}
 	d.ofPaper, _ = strconv.ParseInt(byName["EPOCHS"].Value, 10, 64)
 	out := make([]Value, 0, len(byName))
 	for _, variable := range slices.Sorted(maps.Keys(byName)) {
@@ -121,8 +125,9 @@ func shortenWarmup(values []Value, environ map[string]string) {
 
 // derivation has what values are derived from.
 type derivation struct {
-	epoch           int64 // steps of an epoch
-	epochs, ofPaper int64 // as they are set, and in the recipe
+	epoch           int64  // steps of an epoch
+	of              string // what gives its pairs
+	epochs, ofPaper int64  // as they are set, and in the recipe
 	environ         map[string]string
 }
 
@@ -131,10 +136,10 @@ func (d derivation) derive(v Value) Value {
 	switch {
 	case v.Variable == "LR_TOTAL_STEPS" && d.epochs != d.ofPaper:
 		v.Value = strconv.FormatInt(max(1, v.epochs*d.epoch*d.epochs/d.ofPaper), 10)
-		v.Place += fmt.Sprintf("; %d of its %d epochs of LANES x GROUP_SIZE / BATCH_SIZE / STEP_BATCHES = %d steps, at EPOCHS=%d of %d", v.epochs*d.epochs/d.ofPaper, v.epochs, d.epoch, d.epochs, d.ofPaper)
+		v.Place += fmt.Sprintf("; %d of its %d epochs of %s / BATCH_SIZE / STEP_BATCHES = %d steps, at EPOCHS=%d of %d", v.epochs*d.epochs/d.ofPaper, v.epochs, d.of, d.epoch, d.epochs, d.ofPaper)
 	case v.epochs > 0:
 		v.Value = strconv.FormatInt(v.epochs*d.epoch, 10)
-		v.Place += fmt.Sprintf("; %d epochs of LANES x GROUP_SIZE / BATCH_SIZE / STEP_BATCHES = %d steps", v.epochs, d.epoch)
+		v.Place += fmt.Sprintf("; %d epochs of %s / BATCH_SIZE / STEP_BATCHES = %d steps", v.epochs, d.of, d.epoch)
 	case v.Value == "curriculum" && d.epochs < leastCurriculum && d.environ["CURRICULUM_EPOCHS"] == "":
 		v.Value = "none"
 		v.Place += fmt.Sprintf("; EPOCHS=%d is too short for a curriculum, unless CURRICULUM_EPOCHS stretches it over groups", d.epochs)

@@ -109,6 +109,16 @@ func TestStepsFollowTheSizes(t *testing.T) {
 	if got["LR_TOTAL_STEPS"] != "6000" || got["ITC_ALPHA_RAMP_STEPS"] != "200" {
 		t.Errorf("%s steps in all and %s of ramp, want 6000 and 200", got["LR_TOTAL_STEPS"], got["ITC_ALPHA_RAMP_STEPS"])
 	}
+	// The papers' 5M pairs are an epoch of 13,020 steps, in however many lanes they are.
+	for _, lanes := range []string{"1", "4", "16"} {
+		got := values(t, "grit-vlp", map[string]string{"LANES": lanes, "PAIRS": "5000000"})
+		if got["LR_TOTAL_STEPS"] != "390600" {
+			t.Errorf("5M pairs in %s lanes: %s steps, want 30 epochs of 13,020", lanes, got["LR_TOTAL_STEPS"])
+		}
+		if got := values(t, "albef", map[string]string{"LANES": lanes, "PAIRS": "5000000"}); got["ITC_ALPHA_RAMP_STEPS"] != "9765" {
+			t.Errorf("5M pairs in %s lanes: a ramp of %s steps, want an epoch of 9,765", lanes, got["ITC_ALPHA_RAMP_STEPS"])
+		}
+	}
 	for _, bad := range []string{"x", "0", "-3"} {
 		if got := values(t, "albef", map[string]string{"BATCH_SIZE": bad}); got["LR_TOTAL_STEPS"] == "" {
 			t.Errorf("BATCH_SIZE=%s leaves no steps", bad)

@@ -102,7 +102,7 @@ BUCKET_ROOTS: file:///spool
 {{- define "pairstream.settings" -}}
 {{- $of := .of -}}
 {{- range $name, $value := .settings }}
-{{- if and (ne $of "settings") (has $name (list "RECIPE" "NAMESPACE" "LANES" "SEED" "GROUP_SIZE" "EPOCHS" "STRATEGY" "BATCH_SIZE" "STEP_BATCHES" "QUEUE_SIZE" "SEARCH_SPACE")) }}{{ fail (printf "%s.%s would reach one stage, and the others would plan for another run: put it into settings" $of $name) }}{{ end }}
+{{- if and (ne $of "settings") (has $name (list "RECIPE" "NAMESPACE" "LANES" "SEED" "GROUP_SIZE" "PAIRS" "EPOCHS" "STRATEGY" "BATCH_SIZE" "STEP_BATCHES" "QUEUE_SIZE" "SEARCH_SPACE")) }}{{ fail (printf "%s.%s would reach one stage, and the others would plan for another run: put it into settings" $of $name) }}{{ end }}
 {{- if regexMatch "PASSWORD|SECRET|TOKEN|CREDENTIAL|ACCESS_KEY" $name }}{{ fail (printf "%s.%s looks like a secret: put it into a Secret and name that in secretName" $of $name) }}{{ end }}
 {{ $name }}: {{ ternary (printf "%v" ($value | int64)) (toString $value) (and (kindIs "float64" $value) (eq (floor $value) $value)) | quote }}
 {{- end }}
