@@ -129,7 +129,7 @@ var elsewhere = map[string]string{
 	"status --data":        "reads run.env",
 	"replay --data":        "run.env and checkpoints of the replay's namespace: TestReplayLeavesItsSettings",
 	"batches --data":       "is read: tombstones of the run",
-	"replay --checkpoints": "as CHECKPOINT_DIR",
+	"replay --checkpoints": "TestPlainImagesAfterKills",
 	"CHECKPOINT_DIR":       "trainer/service: only checkpoints of this log are taken and superseded; internal/log/weights: TestFiles",
 	"CHECKPOINT_UPLOAD":    "trainer/service: TestS3RefusesWhatIsNoCopy",
 	"SPOOL_DIR":            "internal/crawl/shard: TestSpoolDeletesTheOldest",

@@ -50,7 +50,9 @@ func TestPlainImagesAfterKills(t *testing.T) {
 	for _, variable := range []string{"COND_IMAGES", "EPOCHS", "CHECKPOINT_DIR", "NAMESPACE"} { // they are in the manifest
 		t.Setenv(variable, "")
 	}
-	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--checkpoints", in("again")); strings.Contains(out, "differ") {
+	dir, check := thesis(t)
+	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--checkpoints", dir); strings.Contains(out, "differ") {
 		t.Errorf("replay prints\n%s", out)
 	}
+	check("replay --checkpoints") // the folder of a user's
 }
