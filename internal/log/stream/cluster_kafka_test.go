@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -25,6 +26,7 @@ import (
 func TestSuiteOnKafka(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	on := brokers{"cluster", strings.Join(cluster.Brokers(), ",")}
+	t.Run("requests that kafka-go does not know", func(t *testing.T) { strangeRequests(t, on.brokers) })
 	for _, s := range suite {
 		t.Run(s.name, func(t *testing.T) { s.run(t, on) })
 	}
@@ -51,6 +53,24 @@ func TestSuiteOnKafka(t *testing.T) {
 			owners.record(t, on, "two owners: "+s.name)
 		})
 	}
+}
+
+// strangeRequests asks a cluster for what kafka-go has no call for, or answers from a cache.
+func strangeRequests(t *testing.T, brokers string) {
+	l := openLog(t, testConfig(brokers, "strange", 1))
+	put(t, l, pair(0, "one"), pair(0, "two"))
+	id := must.Get(l.TopicID(t.Context(), schemas.Pairs))(t)
+	cluster := must.Get(l.Cluster(t.Context()))(t)
+	others := must.Get(openLog(t, testConfig(brokers, "stranger", 1)).Namespaces(t.Context()))(t)
+	if id == "" || cluster == "" || !slices.Contains(others, "strange") {
+		t.Errorf("topic %q of cluster %q, namespaces %q", id, cluster, others)
+	}
+	must.Do(t, kafka.DeleteRecords(t.Context(), l.Config().Brokers, l.Name(schemas.Pairs), 0, 1))
+	if got := lines(t, l, schemas.Pairs, 0); !slices.Equal(got, []string{"two"}) {
+		t.Errorf("behind the deleted record there are %q", got)
+	}
+	must.Do(t, kafka.DeleteTopics(t.Context(), l.Config().Brokers, "strange"))
+	await(t, "the topics are gone", func() bool { return !must.Get(l.Has(t.Context(), schemas.Pairs))(t) })
 }
 
 func upTo(n int) []int {
