@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -61,21 +62,8 @@ func brokerOf(id int32) route {
 
 // leaderOf routes a request to the leader of a lane.
 func leaderOf(name string, lane int) route {
-	return func(cluster protocol.Cluster) (protocol.Broker, error) {
-		topic, ok := cluster.Topics[name]
-		if !ok {
-			return protocol.Broker{}, protocol.NewErrNoTopic(name)
-		}
-		p, ok := topic.Partitions[int32(lane)]
-		if !ok {
-			return protocol.Broker{}, protocol.NewErrNoPartition(name, int32(lane))
-		}
-		b, ok := cluster.Brokers[p.Leader]
-		if !ok {
-			return protocol.Broker{}, protocol.NewErrNoLeader(name, int32(lane))
-		}
-		return b, nil
-	}
+	to := rawproduce.Request{Topics: []rawproduce.RequestTopic{{Topic: name, Partitions: []rawproduce.RequestPartition{{Partition: int32(lane)}}}}}
+	return to.Broker
 }
 
 // ApiKey implements protocol.Message.
