@@ -185,6 +185,7 @@ def _go_on(plan: Path, kind: str, rank: int, world: int, steps: int, saved: dict
         batches.seek(done)
     elif saved:
         batches.load_state_dict(json.loads(json.dumps(saved)))
+    assert len(batches) > 0, "an epoch that has nothing for this rank is over"
     loader = DataLoader(Numbers(), batch_sampler=batches, num_workers=2 if kind == "along" and rank == 0 else 0)
     while True:
         for _, p in batches.along(loader):
