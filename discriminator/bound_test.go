@@ -81,8 +81,9 @@ func ruled(t *testing.T, d *Discriminator, batches []*schemas.Batch, inputs []In
 	return all, bounds
 }
 
-// What is ruled out has probability 0 and is counted, and the others have the bits that they have without a bound. So it is
-// behind a new owner, which has the bound of a mark and nothing kept, at every batch, also where the bound is being learned.
+// What is ruled out has probability 0 and is counted, and the others have the bits that they have without a bound. So
+// it is behind a new owner, which has the bound of a mark and nothing kept, at every batch, also where the bound is
+// being learned.
 func TestWhatIsRuledOut(t *testing.T) {
 	const n, batch, count = 40, 12, 4
 	in := randomInput(n)

@@ -9,9 +9,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Kept holds the scores of a lane's pairs, and the encodings of their images and texts, from one epoch to the next. It is for
-// images that are not augmented: a pair's score is then the same in every epoch (MAFA scores augmented ones). Every group has
-// its own, as the same image may be read from elsewhere there. It is not safe for concurrent use.
+// Kept holds the scores of a lane's pairs, and the encodings of their images and texts, from one epoch to the next. It
+// is for images that are not augmented: a pair's score is then the same in every epoch (MAFA scores augmented ones).
+// Every group has its own, as the same image may be read from elsewhere there. It is not safe for concurrent use.
 type Kept struct {
 	scores  generations[keptPair, float32]
 	vectors generations[keptHalf, []float32]
@@ -43,8 +43,8 @@ type keptHalf struct {
 // halfBytes is about what a key and its place take.
 const halfBytes = 150
 
-// NewKept returns room for up to so many scores, 2 or more, of which each takes about 50 bytes, and for so many bytes of
-// encodings. What is full forgets its older half.
+// NewKept returns room for up to so many scores, 2 or more, of which each takes about 50 bytes, and for so many bytes
+// of encodings. What is full forgets its older half.
 func NewKept(scores int, bytes int64) *Kept {
 	return &Kept{
 		scores:  generations[keptPair, float32]{most: int64(scores) / 2, weight: func(float32) int64 { return 1 }},
@@ -113,8 +113,8 @@ func (k *keptBatch) check() error {
 	return nil
 }
 
-// matchKept asks Con-D about the pairs that its vectors do not rule out and whose scores are not kept. It encodes what is not
-// kept of their images and texts.
+// matchKept asks Con-D about the pairs that its vectors do not rule out and whose scores are not kept. It encodes what
+// is not kept of their images and texts.
 func (d *Discriminator) matchKept(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair) (answers, error) {
 	k := newKeptBatch(d, b, in, editedTexts{})
 	if err := k.check(); err != nil {
@@ -155,8 +155,8 @@ func (k *keptBatch) scores(ctx context.Context, pairs []model.Pair, chosen []int
 	return len(fresh), k.ask(ctx, pairs, fresh, scores)
 }
 
-// matchKnown asks Con-D about the pairs of questions, whatever its vectors say of them. selected tells which of the pairs of
-// known truth would have been candidates.
+// matchKnown asks Con-D about the pairs of questions, whatever its vectors say of them. selected tells which of the
+// pairs of known truth would have been candidates.
 func (d *Discriminator) matchKnown(ctx context.Context, b *schemas.Batch, in Input, q Questions, edits editedTexts) (scores []float32, selected func(int) bool, err error) {
 	k := newKeptBatch(d, b, in, edits)
 	if err := k.check(); err != nil {
@@ -242,15 +242,16 @@ func (k *keptBatch) compute(ctx context.Context, asked []model.Pair) ([]float32,
 const (
 	// mostMissed is the share of the matches that may lie below a bound, and certainty how sure that is.
 	mostMissed, certainty = 0.005, 0.95
-	// enoughMatches is the number of matches from which a [Bound] is learned. A share s of all matches lies below the least of n
-	// with a chance of (1-s)^n, whatever their distribution is. This is the first n for which mostMissed has a chance of 5 %.
+	// enoughMatches is the number of matches from which a [Bound] is learned. A share s of all matches lies below the
+	// least of n with a chance of (1-s)^n, whatever their distribution is. This is the first n for which mostMissed has a
+	// chance of 5 %.
 	enoughMatches = 598
 )
 
-// Bound is the similarity below which Con-D's own vectors rule a candidate out, so that its fusion encoder is not asked. It
-// is the least similarity among the first matches of a lane, and rules nothing out until enough of them were seen. All
-// candidates are then asked about, so that what it learns from is no selection.
-// It is a function of the lane's batches, and goes into the marks of a stage.
+// Bound is the similarity below which Con-D's own vectors rule a candidate out, so that its fusion encoder is not
+// asked. It is the least similarity among the first matches of a lane, and rules nothing out until enough of them were
+// seen. All candidates are then asked about, so that what it learns from is no selection. It is a function of the
+// lane's batches, and goes into the marks of a stage.
 type Bound struct {
 	Model   string  `json:"model"`   // fingerprint of Con-D
 	Level   float64 `json:"level"`   // probability from which a candidate counts as a match: no negative for the trainer
@@ -258,8 +259,8 @@ type Bound struct {
 	Least   float32 `json:"least"`   // similarity among them
 }
 
-// NewBound returns the bound of a lane that begins with a Con-D. Of candidates with a probability of level or more it misses
-// few.
+// NewBound returns the bound of a lane that begins with a Con-D. Of candidates with a probability of level or more it
+// misses few.
 func NewBound(model string, level float64) *Bound {
 	return &Bound{Model: model, Level: level, Least: 1}
 }
@@ -283,8 +284,8 @@ func (b *Bound) learn(similarities, probabilities []float32) {
 	}
 }
 
-// similarity returns the product of two unit vectors. A product of two float32 values is exact in float64, so the bits are
-// the same on every machine.
+// similarity returns the product of two unit vectors. A product of two float32 values is exact in float64, so the bits
+// are the same on every machine.
 func similarity(a, b []float32) float32 {
 	var sum float64
 	for i, x := range a {

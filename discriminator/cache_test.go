@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// epochs returns mini-batches of a group's pairs, drawn anew in every epoch, with three candidates each, and their inputs.
-// Sample i of all pairs has image i and text i of in.
+// epochs returns mini-batches of a group's pairs, drawn anew in every epoch, with three candidates each, and their
+// inputs. Sample i of all pairs has image i and text i of in.
 func epochs(n, batch, count int, in Input) (batches []*schemas.Batch, inputs []Input) {
 	values := len(in.Pixels) / n
 	for epoch := range int32(count) {
@@ -39,7 +39,8 @@ func epochs(n, batch, count int, in Input) (batches []*schemas.Batch, inputs []I
 	return batches, inputs
 }
 
-// What is kept changes no bit: neither when all is kept, nor when nearly nothing is, nor behind a new start in the middle.
+// What is kept changes no bit: neither when all is kept, nor when nearly nothing is, nor behind a new start in the
+// middle.
 func TestKeptScoresAreTheSameBits(t *testing.T) {
 	const n, batch, count = 40, 12, 6
 	in := randomInput(n)
@@ -134,7 +135,8 @@ func named(n int) *schemas.Batch {
 	return b
 }
 
-// Values of kept and of other scores differ by no more than roundings: of encodings to float16, and of padding and blocks.
+// Values of kept and of other scores differ by no more than roundings: of encodings to float16, and of padding and
+// blocks.
 func TestKeptScoresAreThoseOfAllPairs(t *testing.T) {
 	const n = 9
 	d, in := newConD(t, 16), randomInput(n)

@@ -1,8 +1,8 @@
 // Package discriminator is the core of the discriminating stage: Con-D, the model that tells false negatives from true
 // ones (MAFA section 4.1).
 //
-// In comes a [schemas.Batch] with the pixels and token ids of its samples, out goes the [schemas.ScoredBatch]: the batch
-// itself and, for every candidate of either direction, the probability that Con-D gives to a match.
+// In comes a [schemas.Batch] with the pixels and token ids of its samples, out goes the [schemas.ScoredBatch]: the
+// batch itself and, for every candidate of either direction, the probability that Con-D gives to a match.
 //
 // Invariants:
 //
@@ -23,27 +23,29 @@
 //
 // # The precision of connections
 //
-// [Known.Precision] estimates how much is true of the candidates that Con-D confirms, although nobody knows what is true of them. It
-// knows how Con-D answers to four kinds of pairs whose truth is known: images with their own texts (P), with their own texts of which
-// a noun is replaced (E) or all nouns are (R), and with other texts at random (O). It assumes:
+// [Known.Precision] estimates how much is true of the candidates that Con-D confirms, although nobody knows what is
+// true of them. It knows how Con-D answers to four kinds of pairs whose truth is known: images with their own texts
+// (P), with their own texts of which a noun is replaced (E) or all nouns are (R), and with other texts at random (O).
+// It assumes:
 //
 //  1. True candidates are answered as own pairs are, if these are selected as candidates are (selection.go).
 //  2. False candidates are a mixture of O with texts that are between E and R, likewise selected.
 //
-// So the answers to candidates that do not contradict are distributed as b P + (1 - b) (w H + (1 - w) O), where H lies between E and R.
-// With H = E and with H = R the base rate b and the weight w are those that make the answers likeliest; their shape tells them, and
-// so no rate of errors has to be the same for edited captions and for candidates. Where E is above the candidates at a threshold, as
-// among photographs, w is small. Above a threshold h, b P(h) is confirmed and true, and b P(h) / q(h) is the precision, where q is what
-// is confirmed of the candidates. What contradicts is false and counts as such.
+// So the answers to candidates that do not contradict are distributed as b P + (1 - b) (w H + (1 - w) O), where H lies
+// between E and R. With H = E and with H = R the base rate b and the weight w are those that make the answers
+// likeliest; their shape tells them, and so no rate of errors has to be the same for edited captions and for
+// candidates. Where E is above the candidates at a threshold, as among photographs, w is small. Above a threshold h, b
+// P(h) is confirmed and true, and b P(h) / q(h) is the precision, where q is what is confirmed of the candidates. What
+// contradicts is false and counts as such.
 //
-// The estimate is the mean of both ends, and the interval reaches from the lower one to the higher one. Each end has an interval of its
-// own: base rates whose likelihood is not much lower, for counts of P, E, R and O that are drawn anew. It is wide where Con-D hardly
-// tells edited captions from own ones: then E and P cannot be told apart either, and only people can say more. R alone is left out where
-// E explains all and R does not: candidates are then as hard as E.
+// The estimate is the mean of both ends, and the interval reaches from the lower one to the higher one. Each end has an
+// interval of its own: base rates whose likelihood is not much lower, for counts of P, E, R and O that are drawn anew.
+// It is wide where Con-D hardly tells edited captions from own ones: then E and P cannot be told apart either, and only
+// people can say more. R alone is left out where E explains all and R does not: candidates are then as hard as E.
 //
 // Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval, or a
-// TorchScript program. It does not change here. A [Discriminator] is safe for concurrent use, because its model's worker
-// does one thing after the other. It reads no files and no topics.
+// TorchScript program. It does not change here. A [Discriminator] is safe for concurrent use, because its model's
+// worker does one thing after the other. It reads no files and no topics.
 package discriminator
 
 import (
@@ -59,8 +61,8 @@ import (
 // ErrNotFinite marks a batch for which Con-D gave something that is no probability.
 var ErrNotFinite = errors.New("score is not a finite number")
 
-// Numbers of pairs that go through the fusion encoder at once. A batch has few pairs that are neither kept nor ruled out, and
-// its last part is filled up. A GPU takes a large part in the time of a small one.
+// Numbers of pairs that go through the fusion encoder at once. A batch has few pairs that are neither kept nor ruled
+// out, and its last part is filled up. A GPU takes a large part in the time of a small one.
 const (
 	processorPart = 8
 	devicePart    = 128
@@ -68,25 +70,25 @@ const (
 
 // Options are the settings of the discriminator's core.
 type Options struct {
-	// Part is the number of pairs that go through the fusion encoder at once; 0: 8 on the processor, 128 on a GPU. It bounds
-	// memory and changes no value.
+	// Part is the number of pairs that go through the fusion encoder at once; 0: 8 on the processor, 128 on a GPU. It
+	// bounds memory and changes no value.
 	Part int
 }
 
 // Input is what a batch's references and texts have become.
 type Input struct {
-	// Pixels are the preprocessed training images, one after another: 3 x S x S float32 each. The papers' Con-D looks at the
-	// same augmented images as the model in training.
+	// Pixels are the preprocessed training images, one after another: 3 x S x S float32 each. The papers' Con-D looks at
+	// the same augmented images as the model in training.
 	Pixels []float32
 	// IDs are the token ids of each sample's text by Con-D's vocabulary: [CLS] ... [SEP], not padded.
 	IDs [][]int32
-	// Kept holds scores of earlier batches, and takes those of this one; nil: every pair is scored. It wants pixels that are
-	// the same in every epoch.
+	// Kept holds scores of earlier batches, and takes those of this one; nil: every pair is scored. It wants pixels that
+	// are the same in every epoch.
 	Kept *Kept
 	// Held are encodings of images, from [Kept.Hold], by sample. Pixels need not have these images.
 	Held []model.Encoding
-	// Bound rules candidates out by Con-D's vectors, and learns from this batch when to; nil: every candidate is asked about.
-	// It wants Kept. A TorchScript program has no vectors, and rules nothing out.
+	// Bound rules candidates out by Con-D's vectors, and learns from this batch when to; nil: every candidate is asked
+	// about. It wants Kept. A TorchScript program has no vectors, and rules nothing out.
 	Bound *Bound
 	// Masked are the samples without a usable image, in order. Con-D is not asked about them.
 	Masked []schemas.Mask

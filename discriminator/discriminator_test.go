@@ -106,8 +106,8 @@ func TestBothDirectionsShareAPairsValue(t *testing.T) {
 	}
 }
 
-// The value of a pair has to be the same bits whatever the other pairs of its part hold: here all other images and texts
-// change, while pair (0, 1) keeps its place.
+// The value of a pair has to be the same bits whatever the other pairs of its part hold: here all other images and
+// texts change, while pair (0, 1) keeps its place.
 func TestAPairsValueDependsOnNoOther(t *testing.T) {
 	const n = 9
 	d := newConD(t, 16)
@@ -234,8 +234,8 @@ func TestScoreRefuses(t *testing.T) {
 	}
 }
 
-// Probabilities in mixed precision are those of float32 within a hundredth. Where the package's own kernels multiply they
-// are as independent of the other candidates.
+// Probabilities in mixed precision are those of float32 within a hundredth. Where the package's own kernels multiply
+// they are as independent of the other candidates.
 func TestScoresInMixedPrecision(t *testing.T) {
 	const n = 9
 	in := randomInput(n)

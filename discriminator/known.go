@@ -14,11 +14,11 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Known holds Con-D's probabilities of a lane's candidates, and of pairs whose truth is known without it. It lies in the marks of
-// a lane, whose room is small: see [Probabilities].
+// Known holds Con-D's probabilities of a lane's candidates, and of pairs whose truth is known without it. It lies in
+// the marks of a lane, whose room is small: see [Probabilities].
 //
-// Positives, Edited and Reworded hold the pairs that would have been candidates had their text been another sample's (see
-// selection). The others say nothing about candidates.
+// Positives, Edited and Reworded hold the pairs that would have been candidates had their text been another sample's
+// (see selection). The others say nothing about candidates.
 type Known struct {
 	Pairs         int           `json:"pairs"`         // known positives that Con-D was asked about
 	Before        int           `json:"before"`        // of these, before the last batch
@@ -59,7 +59,8 @@ func (k *Known) Add(o Known) {
 	k.Candidates, k.Contradicting = k.Candidates.with(o.Candidates), k.Contradicting.with(o.Contradicting)
 }
 
-// AUC returns the chance that a known positive has a higher probability than a hard negative. Without either kind it is 0.5.
+// AUC returns the chance that a known positive has a higher probability than a hard negative. Without either kind it is
+// 0.5.
 func (k Known) AUC() float64 {
 	all := make([]auc.Judgement, 0, len(k.Positives)+len(k.Edited)+len(k.Reworded)+len(k.Contradicting))
 	for _, p := range k.Positives {
@@ -96,7 +97,8 @@ type Questions struct {
 	draws []float64 // of a pair that may be selected
 }
 
-// NewQuestions lists what Con-D is asked about a batch when it is measured. In a batch of one image there is nothing to ask.
+// NewQuestions lists what Con-D is asked about a batch when it is measured. In a batch of one image there is nothing to
+// ask.
 func NewQuestions(b *schemas.Batch, masks []schemas.Mask, tagger hardcaption.Tagger, draws *rand.Rand) Questions {
 	var q Questions
 	masked := maskedSamples(b, masks)
@@ -165,8 +167,8 @@ func (q *Questions) add(k kind, image, text int32, draws *rand.Rand) {
 	q.draws = append(q.draws, draws.Float64())
 }
 
-// edit adds a text that is made of the image's own, of words that fits do not have. Where there are none, its partners alone
-// are heeded.
+// edit adds a text that is made of the image's own, of words that fits do not have. Where there are none, its partners
+// alone are heeded.
 func (q *Questions) edit(k kind, image int32, samples int, make func([]hardcaption.Caption, int, []int32, *rand.Rand) (string, bool),
 	captions []hardcaption.Caption, partners, fits []int32, draws *rand.Rand,
 ) {
@@ -180,8 +182,8 @@ func (q *Questions) edit(k kind, image int32, samples int, make func([]hardcapti
 	}
 }
 
-// Known asks Con-D the questions about a batch. edits are the token ids of the edited texts. With [Input.Kept] it looks up what
-// is kept, and keeps its answers. The bound rules nothing out here.
+// Known asks Con-D the questions about a batch. edits are the token ids of the edited texts. With [Input.Kept] it looks
+// up what is kept, and keeps its answers. The bound rules nothing out here.
 func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, q Questions, edits [][]int32) (Known, error) {
 	failed := func(err error) (Known, error) {
 		return Known{}, fmt.Errorf("measuring Con-D on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
@@ -256,9 +258,10 @@ func maskedSamples(b *schemas.Batch, masks []schemas.Mask) []bool {
 // steps is the number of steps of a probability in [Probabilities].
 const steps = 1000
 
-// Probabilities are what Con-D says of pairs, in any order. As JSON they are how often each thousandth occurs: how far it lies
-// behind the one before, and its number, by turns. So they take a few kilobytes however many they are, and a mark has room for 64 kilobytes. What lies between two
-// thousandths is rounded up, so that as many lie above a threshold in thousandths as before.
+// Probabilities are what Con-D says of pairs, in any order. As JSON they are how often each thousandth occurs: how far
+// it lies behind the one before, and its number, by turns. So they take a few kilobytes however many they are, and a
+// mark has room for 64 kilobytes. What lies between two thousandths is rounded up, so that as many lie above a
+// threshold in thousandths as before.
 type Probabilities []float32
 
 // with appends further probabilities, rounded.

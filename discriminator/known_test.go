@@ -150,8 +150,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// Known gives candidates the probabilities that Score gives them with what is kept, and the same ones again, whatever is kept and
-// whatever the bound would rule out. Without it, they differ by what is rounded.
+// Known gives candidates the probabilities that Score gives them with what is kept, and the same ones again, whatever
+// is kept and whatever the bound would rule out. Without it, they differ by what is rounded.
 func TestKnownAsksConD(t *testing.T) {
 	const n = 5
 	d, in := newConD(t, 16), randomInput(n)
@@ -204,7 +204,8 @@ func TestKnownAsksConD(t *testing.T) {
 	}
 }
 
-// Words of an edited or reworded caption stand neither in another text of the image nor in its candidates', whose words may be true.
+// Words of an edited or reworded caption stand neither in another text of the image nor in its candidates', whose words
+// may be true.
 func TestEditsHaveNoWordsOfCandidates(t *testing.T) {
 	b := textsOf("abcd", 1, "a red star", "a blue ring", "a green cross", "two rings")
 	copy(b.I2T, []int32{1, -1, -1, -1})
@@ -260,12 +261,12 @@ func drawn(r *rand.Rand, n int, mean, deviation float64) []float32 {
 	return list
 }
 
-// world is a Con-D among candidates of which the truth is known. Its logits of true pairs have mean 2, those of edited captions
-// 2 - edit, of reworded ones 2 - reword, of other captions -4, each with deviation 1.
+// world is a Con-D among candidates of which the truth is known. Its logits of true pairs have mean 2, those of edited
+// captions 2 - edit, of reworded ones 2 - reword, of other captions -4, each with deviation 1.
 type world struct{ base, hard, harder, edit, reword float64 }
 
-// known draws what the guard is told of n pairs, and the share of true ones above a threshold. Of the false candidates a share is
-// hard, at a mean of 2 - harder, and the rest as other captions are.
+// known draws what the guard is told of n pairs, and the share of true ones above a threshold. Of the false candidates
+// a share is hard, at a mean of 2 - harder, and the rest as other captions are.
 func (w world) known(r *rand.Rand, n int, threshold float64) (Known, float64) {
 	right := drawn(r, int(8*w.base*float64(n)), 2, 1)
 	wrong := slices.Concat(
@@ -278,8 +279,9 @@ func (w world) known(r *rand.Rand, n int, threshold float64) (Known, float64) {
 	return k, share(trues, trues+falses)
 }
 
-// The interval covers the truth for Con-Ds of every quality, where false candidates are harder than reworded captions and easier than
-// edited ones, and excludes something. The decision is right where the precision is far from what is wanted.
+// The interval covers the truth for Con-Ds of every quality, where false candidates are harder than reworded captions
+// and easier than edited ones, and excludes something. The decision is right where the precision is far from what is
+// wanted.
 func TestPrecisionCoversTheTruth(t *testing.T) {
 	r := rng.New(1, "worlds")
 	covered, worlds := 0, 0

@@ -11,17 +11,18 @@ import (
 const (
 	// clumps is how many candidates count as one draw: a pair is one in both directions, and images and texts recur.
 	clumps = 4
-	// resamples is how often the counts of pairs of known truth are drawn anew for an interval, and rounds how often the weights
-	// of false candidates are fitted.
+	// resamples is how often the counts of pairs of known truth are drawn anew for an interval, and rounds how often the
+	// weights of false candidates are fitted.
 	resamples, rounds = 40, 25
-	// doubt is by how much the logarithm of a likelihood may lie below the highest at 95 %: half the quantile of chi squared.
+	// doubt is by how much the logarithm of a likelihood may lie below the highest at 95 %: half the quantile of chi
+	// squared.
 	doubt = 1
 	// unlikely is by how much it lies below that of a better kind of false candidates where a kind is left out.
 	unlikely = 8
 )
 
-// parts are the shares of the open candidates below the bounds of the bins in which distributions are compared. Bins are narrow
-// where true candidates are, and few, so that a hundred pairs tell how they are distributed.
+// parts are the shares of the open candidates below the bounds of the bins in which distributions are compared. Bins
+// are narrow where true candidates are, and few, so that a hundred pairs tell how they are distributed.
 var parts = []float64{0.25, 0.5, 0.75, 0.85, 0.9, 0.925, 0.95, 0.965, 0.98, 0.99}
 
 // bins maps a fine bin to the bin in which distributions are compared.
@@ -116,8 +117,8 @@ func (c *counts) density(b *bins) []float64 {
 	return d
 }
 
-// mixture is what is known of a lane's candidates, as mixtures of pairs whose truth is known. One shape stands for each kind of
-// false candidates.
+// mixture is what is known of a lane's candidates, as mixtures of pairs whose truth is known. One shape stands for each
+// kind of false candidates.
 type mixture struct {
 	known  Known
 	open   *counts // candidates that do not contradict
@@ -190,8 +191,9 @@ func (k Known) fit() *mixture {
 	return m
 }
 
-// drop takes out reworded captions where edited ones explain n open candidates as well as both do, and far better than reworded ones
-// do: false candidates are then as hard as edited captions. These stay in any case, so that the lower end does not rise by a mistake.
+// drop takes out reworded captions where edited ones explain n open candidates as well as both do, and far better than
+// reworded ones do: false candidates are then as hard as edited captions. These stay in any case, so that the lower end
+// does not rise by a mistake.
 func (m *mixture) drop(n float64, both fitted) {
 	if len(m.shapes) < 2 {
 		return
@@ -202,8 +204,8 @@ func (m *mixture) drop(n float64, both fitted) {
 	}
 }
 
-// fit finds the base rate that makes n open candidates likeliest, with the kinds of false ones in the best proportions (expectation
-// maximisation), and the base rates that are not much less likely.
+// fit finds the base rate that makes n open candidates likeliest, with the kinds of false ones in the best proportions
+// (expectation maximisation), and the base rates that are not much less likely.
 func (b *bins) fit(open *counts, n float64, positives *counts, kinds ...*counts) fitted {
 	target, p := open.density(b), positives.density(b)
 	var falses [][]float64
@@ -230,8 +232,8 @@ func (b *bins) fit(open *counts, n float64, positives *counts, kinds ...*counts)
 	return f
 }
 
-// likeliest changes the weights of the kinds of false candidates to those that make a target likeliest at a base rate, and returns the
-// logarithm of the likelihood.
+// likeliest changes the weights of the kinds of false candidates to those that make a target likeliest at a base rate,
+// and returns the logarithm of the likelihood.
 func likeliest(target, positives []float64, falses [][]float64, weights []float64, base float64) (log float64) {
 	next := make([]float64, len(weights))
 	for range rounds {

@@ -5,14 +5,15 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// LeastPrecision is the precision that is wanted by default. In experiment X2 coins of precision 0.25 do as well as no connections, and
-// those of 0.5 help. A model of precision 0.26 harms, since its errors are not random.
+// LeastPrecision is the precision that is wanted by default. In experiment X2 coins of precision 0.25 do as well as no
+// connections, and those of 0.5 help. A model of precision 0.26 harms, since its errors are not random.
 const LeastPrecision = 0.4
 
 const (
 	// leastKnown is how many pairs of a kind tell how it is distributed.
 	leastKnown = 128
-	// leastAbove is how many known positives and independent candidates must lie above a threshold to say something about it.
+	// leastAbove is how many known positives and independent candidates must lie above a threshold to say something about
+	// it.
 	leastAbove = 8
 )
 
@@ -26,8 +27,8 @@ func above(list []float32, threshold float64) (n int) {
 	return n
 }
 
-// Precision estimates how much is true of the candidates that Con-D confirms above a threshold. Package documentation derives it.
-// Without known positives and edited captions nothing is known, and the interval is 0 to 1.
+// Precision estimates how much is true of the candidates that Con-D confirms above a threshold. Package documentation
+// derives it. Without known positives and edited captions nothing is known, and the interval is 0 to 1.
 func (k Known) Precision(threshold float64) schemas.Precision { return k.fit().precision(threshold) }
 
 func (m *mixture) precision(threshold float64) schemas.Precision {
@@ -58,8 +59,8 @@ func (m *mixture) precision(threshold float64) schemas.Precision {
 func share(part, whole int) float64 { return float64(part) / float64(whole) }
 
 const (
-	// enough is the number of known positives at which the guard looks first. It looks again whenever they have doubled, since
-	// who looks after every batch finds by chance what he looks for.
+	// enough is the number of known positives at which the guard looks first. It looks again whenever they have doubled,
+	// since who looks after every batch finds by chance what he looks for.
 	enough = 256
 	// most is the number at which it decides in any case.
 	most = 4096
@@ -85,9 +86,9 @@ func (p People) With(e schemas.Precision) schemas.Precision {
 	return e
 }
 
-// Check says what is known of Con-D. It stays open until there is enough: connections are on, or off, when the whole interval
-// of the precision says so, and at the latest after 4,096 known positives. A Con-D that confirms nothing has nothing to mine.
-// Between two looks nothing is estimated.
+// Check says what is known of Con-D. It stays open until there is enough: connections are on, or off, when the whole
+// interval of the precision says so, and at the latest after 4,096 known positives. A Con-D that confirms nothing has
+// nothing to mine. Between two looks nothing is estimated.
 func (k Known) Check(threshold, least float64, people People) schemas.Check {
 	m := &mixture{known: k}
 	if k.Looks() {
@@ -118,8 +119,8 @@ func Thresholds() (list []float64) {
 	return list
 }
 
-// Threshold returns the lowest threshold from 0.5 to 0.99 whose connections are true in more than a share, by the lower end
-// of the interval. Without one it is the threshold with the highest lower end.
+// Threshold returns the lowest threshold from 0.5 to 0.99 whose connections are true in more than a share, by the lower
+// end of the interval. Without one it is the threshold with the highest lower end.
 func (k Known) Threshold(least float64) float64 {
 	best, highest := Thresholds()[0], -1.0
 	m := k.fit()

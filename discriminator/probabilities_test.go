@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// A measurement of the longest kind, with all 95 others of a mini-batch as candidates, fits into a mark, whose headers may have
-// 64 KiB. A mark has states in base64.
+// A measurement of the longest kind, with all 95 others of a mini-batch as candidates, fits into a mark, whose headers
+// may have 64 KiB. A mark has states in base64.
 func TestKnownFitsIntoAMark(t *testing.T) {
 	r := rng.New(1, "marks")
 	draw := func(n int) Probabilities {
@@ -32,8 +32,8 @@ func TestKnownFitsIntoAMark(t *testing.T) {
 	}
 }
 
-// What is read from a mark says the same as what was measured, and goes into the next mark with the same bytes. Rounding leaves as
-// many above every threshold in thousandths.
+// What is read from a mark says the same as what was measured, and goes into the next mark with the same bytes.
+// Rounding leaves as many above every threshold in thousandths.
 func TestKnownOfAMark(t *testing.T) {
 	r := rng.New(2, "marks")
 	exact := Probabilities{0, 1, 0.5, 0.8, math.Nextafter32(0.8, 1), math.Nextafter32(0.8, 0), math.Nextafter32(0.5, 1), 1e-9, 0.9999}

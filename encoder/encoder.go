@@ -38,13 +38,13 @@ type Model interface {
 
 // Images gives the pixels of a pair's image as the model wants them.
 type Images interface {
-	// Load fills dst (3 x size x size bytes) and returns what it has loaded, unless the image's size is not wanted. An error
-	// that wraps ErrUnusable is final; any other may pass and is worth a retry.
+	// Load fills dst (3 x size x size bytes) and returns what it has loaded, unless the image's size is not wanted. An
+	// error that wraps ErrUnusable is final; any other may pass and is worth a retry.
 	Load(ctx context.Context, p *schemas.Pair, wanted Wanted, dst []byte) (Loaded, error)
 }
 
-// Wanted returns an error that wraps ErrUnusable if an image of this size, upright, is not to be embedded. It is called by
-// several goroutines.
+// Wanted returns an error that wraps ErrUnusable if an image of this size, upright, is not to be embedded. It is called
+// by several goroutines.
 type Wanted func(p *schemas.Pair, width, height int) error
 
 // Loaded is an image that was loaded.

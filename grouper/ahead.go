@@ -26,7 +26,8 @@ func (l *Lane) newGRIT(key Key) *gritPlan {
 	return g
 }
 
-// collecting returns the order in which pairs come into queues: the training order of the epoch before, or a random one.
+// collecting returns the order in which pairs come into queues: the training order of the epoch before, or a random
+// one.
 func (l *Lane) collecting(key Key) []int32 {
 	if l.epoch == 0 || l.options.Features != SourceTraining {
 		return permutation(l.members.count(), key.generator("collecting order"))
@@ -34,8 +35,8 @@ func (l *Lane) collecting(key Key) []int32 {
 	return l.plan.Order
 }
 
-// planAhead groups the queues of the present epoch whose features have all come. Queues fill in training order, so this goes
-// on beside the training of the epoch before. Only the last queue is left when that has ended.
+// planAhead groups the queues of the present epoch whose features have all come. Queues fill in training order, so this
+// goes on beside the training of the epoch before. Only the last queue is left when that has ended.
 func (l *Lane) planAhead(ctx context.Context) error {
 	o := l.options
 	if o.Strategy != StrategyGRIT || o.Features != SourceTraining || o.QueueSize == 0 || l.muted() {

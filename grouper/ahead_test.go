@@ -7,8 +7,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestAnEpochIsPlannedWhileTheOneBeforeIsTrainedOn counts the pairs that are walked between an epoch's last features and the
-// first batch of the next: those of the last queue. All others were walked when their features came.
+// TestAnEpochIsPlannedWhileTheOneBeforeIsTrainedOn counts the pairs that are walked between an epoch's last features
+// and the first batch of the next: those of the last queue. All others were walked when their features came.
 func TestAnEpochIsPlannedWhileTheOneBeforeIsTrainedOn(t *testing.T) {
 	const pairs = 3*64 + 20
 	for name, change := range map[string]func(*Options){

@@ -76,9 +76,9 @@ func (b *batchMaker) sample(p int32, r *rand.Rand) schemas.Sample {
 	return s
 }
 
-// positive draws one of the images equivalent to a pair's (GPN-S section 3.3.2): each member of SE has the same chance, and
-// so has each equivalent image of another group. Those that show the pair's own image would say nothing. Without any there is
-// no positive, and the trainer augments the image itself.
+// positive draws one of the images equivalent to a pair's (GPN-S section 3.3.2): each member of SE has the same chance,
+// and so has each equivalent image of another group. Those that show the pair's own image would say nothing. Without
+// any there is no positive, and the trainer augments the image itself.
 func (m *members) positive(p int32, r *rand.Rand) *schemas.Positive {
 	others := make([]int32, 0, m.manifest.K1)
 	for _, j := range m.equivalents(p) {
@@ -116,10 +116,10 @@ func Partners(image []int32) []schemas.Int32s {
 	return out
 }
 
-// HardCandidates finds, for each sample of a mini-batch, the m others that are hardest to tell from its partner: for the
-// image the most similar texts (i2t), for the text the most similar images (t2i), the most similar first, the lower index
-// first among equals. Row i of v and of t are the features of sample i; image[i] numbers its image. Samples of the same
-// image are no candidates. Both results have m entries a sample, -1 where there are no more candidates.
+// HardCandidates finds, for each sample of a mini-batch, the m others that are hardest to tell from its partner: for
+// the image the most similar texts (i2t), for the text the most similar images (t2i), the most similar first, the lower
+// index first among equals. Row i of v and of t are the features of sample i; image[i] numbers its image. Samples of
+// the same image are no candidates. Both results have m entries a sample, -1 where there are no more candidates.
 func HardCandidates(ctx context.Context, v, t *dotproduct.Matrix, image []int32, m int) (i2t, t2i []int32, err error) {
 	n := v.Rows()
 	if m == 0 || n == 0 {

@@ -34,8 +34,8 @@ func withCopies(l *log, g *schemas.Group, copies map[schemas.PairID]schemas.Imag
 	g.Digest = digest.Sum(nil)
 }
 
-// TestBatchesReferToCopies compares the mini-batches of groups whose images are copied with those of groups whose images
-// are not. Nothing differs but references, and groups that were put aside keep them.
+// TestBatchesReferToCopies compares the mini-batches of groups whose images are copied with those of groups whose
+// images are not. Nothing differs but references, and groups that were put aside keep them.
 func TestBatchesReferToCopies(t *testing.T) {
 	for name, order := range map[string]EpochOrder{"group by group": OrderGroup, "epoch by epoch, out of a store": OrderLane} {
 		o := testOptions(StrategyGRIT)

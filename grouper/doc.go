@@ -1,9 +1,10 @@
 // Package grouper decides which pairs of a group are trained on together, and in what order: the core of the stage that
 // turns groups into mini-batches.
 //
-// In come the records of a lane: for each group its manifest, its neighbour chunks and its embeddings. Where the strategy
-// asks for them, the features follow that the training model made of the epoch before. Out come the mini-batches of every
-// epoch. Each sample has the text to train on, a positive image, known partners and its hardest candidates.
+// In come the records of a lane: for each group its manifest, its neighbour chunks and its embeddings. Where the
+// strategy asks for them, the features follow that the training model made of the epoch before. Out come the
+// mini-batches of every epoch. Each sample has the text to train on, a positive image, known partners and its hardest
+// candidates.
 //
 // [Lane] is the state machine. [Random], [GRIT] and [GNS] plan an epoch, [Walk] orders pairs by similarity, and
 // [HardCandidates] and [Alpha] fill a mini-batch.
@@ -19,8 +20,9 @@
 //  4. A sample is never its own candidate, and neither is a partner, a sample that shows the same image.
 //
 // Memory: a group of n pairs with encoder vectors of d values takes about n * (200 + 4d) bytes while it is open (200
-// covers ids, a caption of 60 bytes, references, neighbours, orders and the epochs of features), and GRIT on training features of another
-// width w takes n * 4w in place of the vectors. A walk over M pairs adds M * (14d + 6 sqrt(M) + 160) bytes for each worker.
+// covers ids, a caption of 60 bytes, references, neighbours, orders and the epochs of features), and GRIT on training
+// features of another width w takes n * 4w in place of the vectors. A walk over M pairs adds M * (14d + 6 sqrt(M) +
+// 160) bytes for each worker.
 //
 // A Lane is used by one goroutine; functions are safe for concurrent use. Nothing here reads a clock, talks to Kafka or
 // needs cgo.

@@ -44,8 +44,8 @@ func lose(t *testing.T, lane *Lane, l *log, lost func(*schemas.Batch) bool) (out
 	}
 }
 
-// TestFeaturesThatNobodyMakes loses features wherever an operator may have skipped a batch. Every epoch of every group is
-// made all the same, and each holds every pair once.
+// TestFeaturesThatNobodyMakes loses features wherever an operator may have skipped a batch. Every epoch of every group
+// is made all the same, and each holds every pair once.
 func TestFeaturesThatNobodyMakes(t *testing.T) {
 	for name, lost := range map[string]func(b *schemas.Batch) bool{
 		"none":                       func(*schemas.Batch) bool { return false },

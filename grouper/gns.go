@@ -100,7 +100,8 @@ func take(queue []int32, n int, fits func(int32) bool) (taken, left []int32) {
 	return taken, left
 }
 
-// memberQueues lists the pairs of each cluster in random order, the first of each image before all second ones, and so on.
+// memberQueues lists the pairs of each cluster in random order, the first of each image before all second ones, and so
+// on.
 func memberQueues(cluster, image []int32, r *rand.Rand) [][]int32 {
 	queues := make([][]int32, numbersIn(cluster))
 	sizes := make([]int32, len(queues))

@@ -56,8 +56,8 @@ func (k keyedDraws) Start(walk, n int) int { return k.generator("walk start", in
 func (k keyedDraws) Cuts(n int) []int32 { return permutation(n, k.generator("mini-batch shuffle")) }
 
 // GRIT plans an epoch: pairs are collected, in the given order, into queues of L; each queue is shuffled and cut into
-// search spaces of M; each of them is ordered by a [Walk]; the walks, one after another, are cut into mini-batches of N,
-// and the mini-batches are shuffled over the whole epoch.
+// search spaces of M; each of them is ordered by a [Walk]; the walks, one after another, are cut into mini-batches of
+// N, and the mini-batches are shuffled over the whole epoch.
 //
 // The last queue holds what is left over: it too is shuffled and cut into search spaces, of which the last is shorter
 // when the left-over is no multiple of M. (The released code fails on such a multiple.) A last mini-batch of fewer than

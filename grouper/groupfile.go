@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// parked is a groupState as it is stored, with the bytes of Vectors and of Features behind it: gob takes messages of 8 GB at
-// most. What only reading needs is not in it.
+// parked is a groupState as it is stored, with the bytes of Vectors and of Features behind it: gob takes messages of 8
+// GB at most. What only reading needs is not in it.
 type parked struct {
 	Manifest   *schemas.Group
 	IDs        []byte

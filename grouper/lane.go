@@ -19,12 +19,12 @@ type Emit func(schemas.Record) error
 //  4. features, for GRIT on training features only: a block for each batch of the epoch before; then it emits the
 //     batches of the next epoch, and so on until the last. Other strategies emit all epochs at once.
 //
-// With [OrderLane] it does the first three for every group of a window, and then the last for epoch 1 of every group, for
-// epoch 2 of every group, and so on. What is said of a group below is then true of a window.
+// With [OrderLane] it does the first three for every group of a window, and then the last for epoch 1 of every group,
+// for epoch 2 of every group, and so on. What is said of a group below is then true of a window.
 //
-// Records of an earlier group, or features of an earlier epoch, are passed over, so the features of a group's last epoch
-// need not be read before the next group. Between groups a Lane holds nothing: started anew at the same positions of its
-// topics it emits the same records.
+// Records of an earlier group, or features of an earlier epoch, are passed over, so the features of a group's last
+// epoch need not be read before the next group. Between groups a Lane holds nothing: started anew at the same positions
+// of its topics it emits the same records.
 //
 // A group whose chunks are not those of its manifest, or of which a chunk or an embedding is missing, is set aside: Add
 // returns a [SetAsideError], and the lane goes on with the next group.
@@ -132,9 +132,10 @@ func (l *Lane) WaitsFor() string {
 	return fmt.Sprintf("a group after group %d", l.last)
 }
 
-// Add takes the next record of the topic that Needs names and emits what follows from it: nothing, a seal, or all batches
-// of one or more epochs. Only one batch at a time is in memory. An error that wraps [ErrUnexpected] leaves the lane as it
-// was, and after a [SetAsideError] it goes on. After any other (of emit, or of the context) it cannot be used again.
+// Add takes the next record of the topic that Needs names and emits what follows from it: nothing, a seal, or all
+// batches of one or more epochs. Only one batch at a time is in memory. An error that wraps [ErrUnexpected] leaves the
+// lane as it was, and after a [SetAsideError] it goes on. After any other (of emit, or of the context) it cannot be
+// used again.
 func (l *Lane) Add(ctx context.Context, in Input, emit Emit) error {
 	publish := emit
 	emit = func(r schemas.Record) error {

@@ -52,7 +52,8 @@ func (l *fixedLists) offer(anchor, partner int, product int32) {
 	l.counts[anchor] = int32(l.size)
 }
 
-// selectGreatest moves the n greatest entries to the front. They differ, as their partners do, and are below 2^62 in magnitude.
+// selectGreatest moves the n greatest entries to the front. They differ, as their partners do, and are below 2^62 in
+// magnitude.
 func selectGreatest(entries []int64, n int) {
 	for n > 0 && n < len(entries) {
 		if len(entries) <= 8 {
@@ -84,8 +85,8 @@ func fixedSide(dim int) int {
 	return 384
 }
 
-// partners finds the lists of all images (texts) and of all texts (images) in one pass over the products in fixed point. A
-// pair is not in its own list.
+// partners finds the lists of all images (texts) and of all texts (images) in one pass over the products in fixed
+// point. A pair is not in its own list.
 func partners(ctx context.Context, v, t *dotproduct.Fixed, size, workers int) (images, texts *fixedLists, err error) {
 	n, side := v.Rows(), fixedSide(v.Dim())
 	tiles := (n + side - 1) / side

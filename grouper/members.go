@@ -110,8 +110,8 @@ func (m *members) reserve(withVectors bool) {
 	}
 }
 
-// addEmbedding takes the embedding with this seq when it is that of the group's next pair. Others in the range repeat an
-// earlier pair and are passed over.
+// addEmbedding takes the embedding with this seq when it is that of the group's next pair. Others in the range repeat
+// an earlier pair and are passed over.
 func (m *members) addEmbedding(e *schemas.Embedding, seq int64) error {
 	g, next := m.manifest, len(m.image)
 	switch {

@@ -68,8 +68,8 @@ type Options struct {
 	Workers int `env:"GROUPER_WORKERS" envDefault:"1" desc:"goroutines for similarities; changes no mini-batch"`
 }
 
-// Defaults returns the papers' settings: N = 96 and L = 48,000 of GRIT-VLP, M = 4,800 and m = 2 of MAFA, and c * s = N/4
-// with s = 3 of GPN-S. The number of epochs is MAFA's 20. Captions stay as they are, as in GRIT-VLP and MAFA.
+// Defaults returns the papers' settings: N = 96 and L = 48,000 of GRIT-VLP, M = 4,800 and m = 2 of MAFA, and c * s =
+// N/4 with s = 3 of GPN-S. The number of epochs is MAFA's 20. Captions stay as they are, as in GRIT-VLP and MAFA.
 func Defaults() Options {
 	return Options{
 		Strategy: StrategyGRIT, Epochs: 20, BatchSize: 96, EpochOrder: OrderGroup, EpochGroups: 1,
@@ -146,8 +146,8 @@ func (o Options) validateGRIT(l *invalid.List) {
 	}
 }
 
-// LargestRecord returns how many bytes the largest batch can have when Con-D has scored it: captions and addresses as long
-// as they may be, and one image for all samples.
+// LargestRecord returns how many bytes the largest batch can have when Con-D has scored it: captions and addresses as
+// long as they may be, and one image for all samples.
 func (o Options) LargestRecord() int64 {
 	const (
 		record    = 1 << 10 // what comes once

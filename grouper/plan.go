@@ -34,9 +34,9 @@ func (k Key) generator(purpose string, numbers ...int64) *rand.Rand {
 
 // Random plans an epoch in random order. image[p] numbers the image of pair p, from 0.
 //
-// No mini-batch has two pairs of one image if that can be avoided. Of two such pairs the later one moves. It goes to the
-// next mini-batch without a pair of its image; after the last mini-batch comes the first. From there it sends back the
-// first pair whose image is not in the mini-batch that it left. If no mini-batch takes it, it stays.
+// No mini-batch has two pairs of one image if that can be avoided. Of two such pairs the later one moves. It goes to
+// the next mini-batch without a pair of its image; after the last mini-batch comes the first. From there it sends back
+// the first pair whose image is not in the mini-batch that it left. If no mini-batch takes it, it stays.
 func Random(image []int32, batchSize int, key Key) Plan {
 	order := permutation(len(image), key.generator("random order"))
 	separate(order, image, batchSize, func(int) bool { return true })

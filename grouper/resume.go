@@ -8,9 +8,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Resume is a place from which a new [Lane] goes on: the start of an epoch of a window. It reads the window's members anew.
-// Then it reads the lane's own batches of the epochs From to Epoch-1, and the features of these epochs. Nothing else of
-// earlier epochs is needed.
+// Resume is a place from which a new [Lane] goes on: the start of an epoch of a window. It reads the window's members
+// anew. Then it reads the lane's own batches of the epochs From to Epoch-1, and the features of these epochs. Nothing
+// else of earlier epochs is needed.
 type Resume struct {
 	Group int64 // the window's first
 	Epoch int   // the first whose batches are emitted
@@ -43,8 +43,8 @@ func (l *Lane) GoOn(at Resume) error {
 	return nil
 }
 
-// Resume returns the place at the start of the present epoch. It holds from the epoch's first batch on. In epoch 0 there is
-// no such place: a lane starts from the window's beginning.
+// Resume returns the place at the start of the present epoch. It holds from the epoch's first batch on. In epoch 0
+// there is no such place: a lane starts from the window's beginning.
 func (l *Lane) Resume() (at Resume, ok bool) {
 	if len(l.window) == 0 || l.epoch == 0 || l.muted() {
 		return Resume{}, false
@@ -169,7 +169,8 @@ func (l *Lane) begin() {
 	}
 }
 
-// Begun returns the first group of the open window, and the last epoch that has begun there. Without a window ok is false.
+// Begun returns the first group of the open window, and the last epoch that has begun there. Without a window ok is
+// false.
 func (l *Lane) Begun() (group int64, epoch int, ok bool) {
 	if len(l.window) == 0 {
 		return 0, 0, false

@@ -8,11 +8,11 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// The curriculum of GPN-S (section 3.3.1): captions of low similarity to their image are replaced by the image's objects,
-// fewer of them from epoch to epoch.
+// The curriculum of GPN-S (section 3.3.1): captions of low similarity to their image are replaced by the image's
+// objects, fewer of them from epoch to epoch.
 
-// Alpha returns the threshold of GPN-S eq. (8): the greatest similarity of the group in epoch 0, falling linearly to the
-// smallest at half of the epochs, and below afterwards. At half of the epochs exactly the pair of the smallest
+// Alpha returns the threshold of GPN-S eq. (8): the greatest similarity of the group in epoch 0, falling linearly to
+// the smallest at half of the epochs, and below afterwards. At half of the epochs exactly the pair of the smallest
 // similarity is still replaced, as the formula has it, although the paper says that none is.
 func Alpha(epoch, epochs int, smallest, greatest float64) float64 {
 	e, half := float64(epoch), float64(epochs)/2
@@ -22,8 +22,8 @@ func Alpha(epoch, epochs int, smallest, greatest float64) float64 {
 // Replaced says whether a text is due for replacement: when its similarity is alpha or less.
 func Replaced(similarity, alpha float64) bool { return similarity <= alpha }
 
-// alpha returns the threshold of a rule for a group in an epoch of the lane. The curriculum runs once: later groups do not
-// begin it anew, since the model has learned to align by then (GPN-S section 3.3.1). Behind its end captions stay.
+// alpha returns the threshold of a rule for a group in an epoch of the lane. The curriculum runs once: later groups do
+// not begin it anew, since the model has learned to align by then (GPN-S section 3.3.1). Behind its end captions stay.
 func (o Options) alpha(epoch int64, group *schemas.Group, similarities []float32) float64 {
 	switch o.Texts {
 	case TextCurriculum:

@@ -22,9 +22,9 @@ type WalkRule struct {
 	Workers int
 }
 
-// listSize returns how many partners of every pair are looked up before a walk over n. Longer lists take longer to make,
-// about in proportion to their length; shorter ones run out more often, about n / (length + 1) times, and then all that
-// is left has to be looked at. The square root balances the two. By codes that takes a fourth of the time.
+// listSize returns how many partners of every pair are looked up before a walk over n. Longer lists take longer to
+// make, about in proportion to their length; shorter ones run out more often, about n / (length + 1) times, and then
+// all that is left has to be looked at. The square root balances the two. By codes that takes a fourth of the time.
 func listSize(n int, codes bool) int {
 	root := math.Sqrt(float64(n)) / 8
 	if codes {
@@ -34,14 +34,15 @@ func listSize(n int, codes bool) int {
 }
 
 // Walk orders pairs by GRIT-VLP's grouping phase (eq. 5, Algorithm 2 as in the released code): beginning with pair
-// start, the image of the current pair looks for the most similar text among the pairs not yet visited, then the text of
-// that pair for the most similar image, and so on in turns. Row i of v and of t are the features of pair i. Equal
+// start, the image of the current pair looks for the most similar text among the pairs not yet visited, then the text
+// of that pair for the most similar image, and so on in turns. Row i of v and of t are the features of pair i. Equal
 // similarities go to the lower index. Nothing else decides: visited pairs are marked, never given a similarity of zero.
 //
-// The order is exactly the greedy one. Integers tell which few partners may be the most similar one; where they are several, their
-// similarities decide. A short walk of one or two workers reads the codes, of 8 bits, of all that is left for each pair. In a longer
-// one each pair has a list of its best partners, found in one pass over blocks of products in fixed point. When the walk has
-// visited them all, it looks at all that is left. No matrix of M x M similarities is ever held.
+// The order is exactly the greedy one. Integers tell which few partners may be the most similar one; where they are
+// several, their similarities decide. A short walk of one or two workers reads the codes, of 8 bits, of all that is
+// left for each pair. In a longer one each pair has a list of its best partners, found in one pass over blocks of
+// products in fixed point. When the walk has visited them all, it looks at all that is left. No matrix of M x M
+// similarities is ever held.
 func Walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule) ([]int32, error) {
 	codes := dotproduct.FastCodes
 	return walk(ctx, v, t, start, rule, tuning{lists: listSize(v.Rows(), codes), grain: 2048, codes: codes, whole: 3 << 19})
@@ -96,7 +97,8 @@ type walkedRows struct {
 	lists *fixedLists // nil: each pair is compared with all that are left
 }
 
-// prepare brings images and texts into codes, where these tell partners apart. It makes lists, unless the codes are few.
+// prepare brings images and texts into codes, where these tell partners apart. It makes lists, unless the codes are
+// few.
 func (w *walker) prepare(ctx context.Context, v, t *dotproduct.Matrix, tune tuning) (err error) {
 	w.images, w.texts = walkedRows{exact: v}, walkedRows{exact: t}
 	if tune.codes {
@@ -192,8 +194,8 @@ func (w *walker) passed(pair int32) bool {
 	return w.image != nil && w.filling[w.image[pair]] == w.batch
 }
 
-// next picks the best partner of a pair that is neither visited nor passed over; of those passed over only when nothing else
-// is left.
+// next picks the best partner of a pair that is neither visited nor passed over; of those passed over only when nothing
+// else is left.
 func (w *walker) next(current int32, anchors, others *walkedRows) int32 {
 	switch {
 	case anchors.lists != nil && w.listed(anchors.lists.list(current), anchors.lists.floor[current]):
@@ -237,8 +239,8 @@ func (w *walker) look(current int32, anchors, others *walkedRows, all bool) bool
 	return kept > 0
 }
 
-// listed collects the partners in a list that may be the best of all. It says no where one outside of the list may be: none of
-// them has a product above the floor.
+// listed collects the partners in a list that may be the best of all. It says no where one outside of the list may be:
+// none of them has a product above the floor.
 func (w *walker) listed(entries []int64, floor int32) bool {
 	best := int64(math.MinInt64)
 	for _, e := range entries {

@@ -55,7 +55,8 @@ func walkByDefinition(v, t *dotproduct.Matrix, start int, rule WalkRule) []int32
 	return order
 }
 
-// features draws n unit rows around a number of centres; spread 0 makes all rows of a centre equal, so that ties decide.
+// features draws n unit rows around a number of centres; spread 0 makes all rows of a centre equal, so that ties
+// decide.
 func features(n, dim, centres int, spread float64, key int64) *dotproduct.Matrix {
 	r := rng.New(3, "features", key)
 	c := rng.New(3, "centres") // the same for images and texts

@@ -60,8 +60,8 @@ func (l *Lane) full() bool {
 	return o.EpochOrder != OrderLane || o.Epochs == 1 || len(l.window) == o.EpochGroups || l.members.manifest.Final
 }
 
-// progress returns how many epochs of the lane the present one has before it. It follows from the number of the window's
-// first group, so that a lane that starts anew counts as before, and grows from window to window.
+// progress returns how many epochs of the lane the present one has before it. It follows from the number of the
+// window's first group, so that a lane that starts anew counts as before, and grows from window to window.
 func (l *Lane) progress() int64 { return l.window[0].number*int64(l.options.Epochs) + int64(l.epoch) }
 
 // left returns how many batches there are from the present epoch's first to the lane's end; 0: nobody knows yet.

@@ -43,8 +43,8 @@ func TestAWindowOfOneGroup(t *testing.T) {
 	}
 }
 
-// Every epoch has every pair of the window's groups once. It comes before the next epoch of any of them, and replaces no
-// more captions than the epoch before. A store changes nothing.
+// Every epoch has every pair of the window's groups once. It comes before the next epoch of any of them, and replaces
+// no more captions than the epoch before. A store changes nothing.
 func TestAWindowOfThreeGroups(t *testing.T) {
 	sizes := []int{40, 21, 33, 18, 27}
 	fresh := func() *log {

@@ -15,8 +15,8 @@ import (
 
 // Archive searches the segments of closed groups. It needs no lane: any number of processes may open the same segments.
 //
-// Scores are those of 8-bit codes. A search visits a part of the lists, unless it is to be exact (package segment). Vectors of
-// different encoders cannot be compared, so a search looks only at segments of one model.
+// Scores are those of 8-bit codes. A search visits a part of the lists, unless it is to be exact (package segment).
+// Vectors of different encoders cannot be compared, so a search looks only at segments of one model.
 //
 // An Archive may be searched and changed by any number of goroutines.
 type Archive struct {

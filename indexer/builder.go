@@ -91,8 +91,8 @@ func (b *Builder) Finish(begun Options) error {
 // Options returns those of the open group, or of the next one.
 func (b *Builder) Options() Options { return b.o }
 
-// Remember takes the pair and the image of an embedding that came before the first one to Add, from [Options.WindowBlocks]
-// on.
+// Remember takes the pair and the image of an embedding that came before the first one to Add, from
+// [Options.WindowBlocks] on.
 func (b *Builder) Remember(pair schemas.PairID, image schemas.ImageID, seq int64) {
 	b.window.see(pair, image, seq)
 }
@@ -129,8 +129,8 @@ func (b *Builder) Pending() int {
 	return b.open.v.Len()
 }
 
-// FirstSeq returns the seq of the open group's first embedding, from where to add again after a crash; an embedding that
-// was left out before it counts. Without an open group there is none.
+// FirstSeq returns the seq of the open group's first embedding, from where to add again after a crash; an embedding
+// that was left out before it counts. Without an open group there is none.
 func (b *Builder) FirstSeq() (int64, bool) {
 	if b.open == nil {
 		return b.left.first, b.left.count > 0
@@ -264,8 +264,9 @@ func (g *openGroup) note(image schemas.ImageID, nouns []string, similarity float
 	g.low, g.high = min(g.low, similarity), max(g.high, similarity)
 }
 
-// Close computes the open group and begins the next one. The segments of the groups that it asks stay the caller's. Without an open group it returns nil: there is nothing to
-// publish, and the group's number stays. After an error the group is still open, and Close may be called again.
+// Close computes the open group and begins the next one. The segments of the groups that it asks stay the caller's.
+// Without an open group it returns nil: there is nothing to publish, and the group's number stays. After an error the
+// group is still open, and Close may be called again.
 func (b *Builder) Close(ctx context.Context, why Reason, asked ...*segment.Segment) (*Group, error) {
 	g := b.open
 	if g == nil {

@@ -174,8 +174,8 @@ func TestOneGroup(t *testing.T) {
 	}
 }
 
-// A group may have fewer pairs than k, k1 and K: columns end in -1, clusters are as many as pairs, and a noun's share is
-// that of the neighbours there are.
+// A group may have fewer pairs than k, k1 and K: columns end in -1, clusters are as many as pairs, and a noun's share
+// is that of the neighbours there are.
 func TestGroupsSmallerThanTheirNumbers(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		o := options()
@@ -322,8 +322,8 @@ func TestGroupsRoll(t *testing.T) {
 	}
 }
 
-// TestAddingAgainGivesTheSameGroup crashes in the middle of the second group. A new builder of that group's id begins at
-// its first seq and makes the same records, whatever stood there before.
+// TestAddingAgainGivesTheSameGroup crashes in the middle of the second group. A new builder of that group's id begins
+// at its first seq and makes the same records, whatever stood there before.
 func TestAddingAgainGivesTheSameGroup(t *testing.T) {
 	const size, crash = 50, 80
 	o := options()

@@ -80,8 +80,8 @@ func TestOnePairOfAnImage(t *testing.T) {
 	}
 }
 
-// BenchmarkWindow looks up and remembers pairs and their images, none of which came before. With -benchtime 10000000x the
-// window holds all of them.
+// BenchmarkWindow looks up and remembers pairs and their images, none of which came before. With -benchtime 10000000x
+// the window holds all of them.
 func BenchmarkWindow(b *testing.B) {
 	o := options()
 	o.Window, o.SameImage = 10_000_000, indexer.DropImages

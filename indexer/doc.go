@@ -1,5 +1,5 @@
-// Package indexer turns the embeddings of a lane into groups with their neighbours, clusters and objects (GPN-S sections
-// 3.2 to 3.5), and answers searches over the pairs that it holds.
+// Package indexer turns the embeddings of a lane into groups with their neighbours, clusters and objects (GPN-S
+// sections 3.2 to 3.5), and answers searches over the pairs that it holds.
 //
 // In go embeddings in seq order; out come, per group, neighbour chunks and a manifest:
 //

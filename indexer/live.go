@@ -52,14 +52,14 @@ type LiveEngine interface {
 
 // Live searches the open group and the latest closed groups of every lane while they grow.
 //
-// Inverted lists hold 8-bit codes, and what a search finds is ranked by the vectors that the builders hold: dim + 8 bytes of
-// each modality beside the 2 dim of the vector. The newest pairs of a group are compared one by one; a
+// Inverted lists hold 8-bit codes, and what a search finds is ranked by the vectors that the builders hold: dim + 8
+// bytes of each modality beside the 2 dim of the vector. The newest pairs of a group are compared one by one; a
 // background goroutine ([Live.Run]) puts them into inverted lists, some thousand at a time, and trains new lists when a
 // group has outgrown the old ones. How many lists a search visits is measured then, so that searches find the wanted
 // share of the exact nearest. Without Run everything is found exactly, only more slowly.
 //
-// Adding a pair takes no lock that a search holds for longer than a look-up. Lists never change: new ones take their place. Vectors of different encoders cannot be
-// compared, so a search looks only at groups of one model.
+// Adding a pair takes no lock that a search holds for longer than a look-up. Lists never change: new ones take their
+// place. Vectors of different encoders cannot be compared, so a search looks only at groups of one model.
 type Live struct {
 	o      LiveOptions
 	engine LiveEngine
@@ -155,8 +155,8 @@ func (l *Live) rouse() {
 	}
 }
 
-// seal marks a group as closed, and lets the lane's oldest closed groups go. The group goes on with the members that are
-// left, which may be all.
+// seal marks a group as closed, and lets the lane's oldest closed groups go. The group goes on with the members that
+// are left, which may be all.
 func (l *Live) seal(all, m *members) error {
 	l.mu.Lock()
 	if all != m {
@@ -241,8 +241,8 @@ func (l *Live) snapshot() []*liveGroup {
 	return l.groups // remove makes a new list, and open appends beyond its end
 }
 
-// Search finds the pairs whose vectors have the largest inner products with the vector, which is normalised first, among
-// the groups of the newest group's model.
+// Search finds the pairs whose vectors have the largest inner products with the vector, which is normalised first,
+// among the groups of the newest group's model.
 func (l *Live) Search(vector []float32, query Query) (Answer, error) {
 	groups := l.snapshot()
 	if len(groups) == 0 {
@@ -323,8 +323,8 @@ func (g *liveGroup) image(position int) ([]float32, bool) {
 	return g.matrix(Image, position+1).Row(position, nil), true
 }
 
-// search asks every group of a model for its best pairs, and keeps the best of them all. It asks for more where hidden pairs
-// were among them.
+// search asks every group of a model for its best pairs, and keeps the best of them all. It asks for more where hidden
+// pairs were among them.
 func (l *Live) search(groups []*liveGroup, model string, vector []float32, query Query, leaveOut *schemas.PairID) (Answer, error) {
 	if err := query.check(); err != nil {
 		return Answer{}, err

@@ -169,7 +169,8 @@ func (g *liveGroup) swap(s *side, q *quantizer, lists knn.Lists, covered int) {
 	}
 }
 
-// assign makes lists of what base holds and of the rows [from, to). It holds the group's lock as a search does, for base.
+// assign makes lists of what base holds and of the rows [from, to). It holds the group's lock as a search does, for
+// base.
 func (l *Live) assign(ctx context.Context, g *liveGroup, modality string, q *quantizer, base knn.Lists, from, to int) (knn.Lists, error) {
 	clusters, err := l.engine.Assign(ctx, knn.HalfMatrix(g.rows(modality).Values(to)[from*g.dim:], g.dim), q.centroids, 1)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// idTable numbers distinct 128-bit ids in the order of their coming: 24 to 32 bytes each, where a Go map takes twice that.
-// Keys are never copied when it grows.
+// idTable numbers distinct 128-bit ids in the order of their coming: 24 to 32 bytes each, where a Go map takes twice
+// that. Keys are never copied when it grows.
 type idTable[K ~[16]byte] struct {
 	keys  [][]K // keyChunk of them each
 	n     int

@@ -14,20 +14,20 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Near-duplicates are found as in SemDeDup (Abbas et al. 2023, section 3): among the images of a cluster, by the cosine of
-// their vectors v. The images of a group are taken in the order of their first pairs. An image whose cosine with an image
-// kept before it, in the same cluster, is above the threshold is a near-duplicate of the first such image. Any other image
-// is kept. So no two kept images of a cluster are closer than the threshold, and every near-duplicate is close to an image
-// that is kept. Near-duplicates of near-duplicates are compared with kept images alone.
+// Near-duplicates are found as in SemDeDup (Abbas et al. 2023, section 3): among the images of a cluster, by the cosine
+// of their vectors v. The images of a group are taken in the order of their first pairs. An image whose cosine with an
+// image kept before it, in the same cluster, is above the threshold is a near-duplicate of the first such image. Any
+// other image is kept. So no two kept images of a cluster are closer than the threshold, and every near-duplicate is
+// close to an image that is kept. Near-duplicates of near-duplicates are compared with kept images alone.
 //
-// The paper keeps the image that is farthest from the centroid, and finds that the choice matters little. Here the first
-// one stays, as with pairs and images that repeat.
+// The paper keeps the image that is farthest from the centroid, and finds that the choice matters little. Here the
+// first one stays, as with pairs and images that repeat.
 //
-// Where other groups are asked, an image that resembles one of theirs is a near-duplicate of the nearest of these, and is not
-// kept (outside.go).
+// Where other groups are asked, an image that resembles one of theirs is a near-duplicate of the nearest of these, and
+// is not kept (outside.go).
 //
-// Pairs of one image are no near-duplicates of one another; all of them share its fate. The image lies in the cluster of
-// its first pair.
+// Pairs of one image are no near-duplicates of one another; all of them share its fate. The image lies in the cluster
+// of its first pair.
 
 // near is what was found in a group.
 type near struct {
@@ -176,8 +176,8 @@ func (n *near) spread(chunks []*schemas.NeighborChunk) {
 	}
 }
 
-// without returns a copy of the group that lacks what was found, and the clusters of its members, numbered without gaps.
-// It gives what was found its new positions.
+// without returns a copy of the group that lacks what was found, and the clusters of its members, numbered without
+// gaps. It gives what was found its new positions.
 func (g *openGroup) without(found *near, assign []int32) (left *openGroup, clusters []int32, err error) {
 	n := g.v.Len()
 	m, err := newMembers(g.group, g.model, n-len(found.nearDuplicates), g.dim)

@@ -9,8 +9,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// BenchmarkNear compares the images of 100,000 pairs, in 1,000 clusters of equal size, when none resembles another: the most
-// work that there can be.
+// BenchmarkNear compares the images of 100,000 pairs, in 1,000 clusters of equal size, when none resembles another: the
+// most work that there can be.
 func BenchmarkNear(b *testing.B) {
 	const pairs, width, clusters = 100_000, 256, 1000
 	r := rng.New(1, "near-duplicates")

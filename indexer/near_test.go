@@ -31,8 +31,8 @@ func atAngle(degrees float64, caption string) *schemas.Embedding {
 	return e
 }
 
-// TestNearDuplicatesByHand has one cluster. Above the cosine of 12 degrees, the image at 10 resembles that at 0. The one at
-// 20 is close to 10 alone, which is not kept, so it is kept; and so are its captions.
+// TestNearDuplicatesByHand has one cluster. Above the cosine of 12 degrees, the image at 10 resembles that at 0. The
+// one at 20 is close to 10 alone, which is not kept, so it is kept; and so are its captions.
 func TestNearDuplicatesByHand(t *testing.T) {
 	pairs := []*schemas.Embedding{
 		atAngle(0, "a"), atAngle(10, "b"), atAngle(0, "again"), atAngle(20, "c"), atAngle(90, "d"), atAngle(10, "more"), atAngle(95, "e"), atAngle(31, "f"),
@@ -101,7 +101,8 @@ func product(a, b *schemas.Embedding) float32 {
 	return out[0]
 }
 
-// TestNearDuplicatesAreSemDeDup compares with the definition, pair by pair, on lanes where images have several captions.
+// TestNearDuplicatesAreSemDeDup compares with the definition, pair by pair, on lanes where images have several
+// captions.
 func TestNearDuplicatesAreSemDeDup(t *testing.T) {
 	for seed := range uint64(4) {
 		pairs := lane(100+seed, 700, 1)

@@ -53,8 +53,8 @@ func (t *nounTable) of(position int32) []int32 {
 	return t.ids[from:t.ends[position]]
 }
 
-// vocabulary returns S_n, the nouns in more than minCount captions, ascending, and the place of every noun in it, or -1.
-// Where they have no room in a manifest, the most frequent stay, and of equals the first in the alphabet.
+// vocabulary returns S_n, the nouns in more than minCount captions, ascending, and the place of every noun in it, or
+// -1. Where they have no room in a manifest, the most frequent stay, and of equals the first in the alphabet.
 func (t *nounTable) vocabulary(minCount int) (words []string, places []int32) {
 	places = make([]int32, len(t.words))
 	for id, word := range t.words {
@@ -114,9 +114,8 @@ func (c *objectCounter) see(place int32) {
 	c.seen[place]++
 }
 
-// objects appends to dst the places of the nouns in more than a share p of the neighbour texts, ascending. Texts of other
-// groups are in far. Of more than
-// maxObjects it takes those in the most texts, and of equals the first.
+// objects appends to dst the places of the nouns in more than a share p of the neighbour texts, ascending. Texts of
+// other groups are in far. Of more than maxObjects it takes those in the most texts, and of equals the first.
 func (c *objectCounter) objects(dst, neighbours []int32, far []segment.Hit) []int32 {
 	c.found = c.found[:0]
 	texts := 0

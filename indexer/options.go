@@ -134,7 +134,8 @@ func (o Options) LargestRecord() int64 {
 	return record + max(chunk, maxVocabularyBytes)
 }
 
-// NounFinder tells the distinct nouns of a caption, lower-cased; internal/content/nouns does. It must always answer the same.
+// NounFinder tells the distinct nouns of a caption, lower-cased; internal/content/nouns does. It must always answer the
+// same.
 type NounFinder interface {
 	Nouns(caption string) []string
 }

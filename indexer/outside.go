@@ -14,7 +14,8 @@ import (
 )
 
 // Other groups are asked where Options.Scope says so. They are segments of 8-bit codes, so scores of their vectors are
-// those of the codes, and a search visits a part of their lists (package segment). Members are compared exactly, as ever.
+// those of the codes, and a search visits a part of their lists (package segment). Members are compared exactly, as
+// ever.
 //
 //   - V2T_k is of all texts: of the group and of the groups that were asked. The chunks list the k nearest members as ever;
 //     obj(v) counts the nouns of the k nearest of all.
@@ -93,7 +94,8 @@ func (o *outside) above() float32 {
 	return float32(o.b.o.NearCosine)
 }
 
-// isOther reports whether a hit counts among V2V. One that shows the image itself may be what it is a near-duplicate of.
+// isOther reports whether a hit counts among V2V. One that shows the image itself may be what it is a near-duplicate
+// of.
 func (o *outside) isOther(g *openGroup, at int, h segment.Hit) bool {
 	if o.b.o.KeepSameImage || o.asked[h.Segment].ImageID(int(h.Row)) != g.images.at(int(g.owner[at])) {
 		return true
@@ -131,8 +133,8 @@ func (o *outside) leave(found *near) {
 	o.images = kept
 }
 
-// resolve decides SE and obj(v) of a group's members among all groups. It changes lists and returns, for each member, the
-// equivalent images and the texts of other groups.
+// resolve decides SE and obj(v) of a group's members among all groups. It changes lists and returns, for each member,
+// the equivalent images and the texts of other groups.
 func (o *outside) resolve(ctx context.Context, g *openGroup, own *segment.Segment, lists *knn.Result) (images, texts [][]segment.Hit, err error) {
 	n := g.v.Len()
 	v, t := g.matrix(Image, n), g.matrix(Text, n)
@@ -263,8 +265,8 @@ func (r *ranker) equivalents(i int, se []int32) []segment.Hit {
 // maxOutsideBytes bounds what addresses of other groups' images take in a chunk.
 const maxOutsideBytes = 448 << 10
 
-// note writes the equivalent images of other groups into a chunk. Where addresses would take too much room, the last members
-// go without.
+// note writes the equivalent images of other groups into a chunk. Where addresses would take too much room, the last
+// members go without.
 func (o *outside) note(c *schemas.NeighborChunk, images [][]segment.Hit) {
 	out, used := make([][]schemas.Positive, len(images)), 0
 	for i, hits := range images {

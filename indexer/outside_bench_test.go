@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// BenchmarkAsking closes the last of five groups, alone and with the four before it asked. It reports the processor time of a
-// pair, and the bytes that it takes in a segment and in its chunks.
+// BenchmarkAsking closes the last of five groups, alone and with the four before it asked. It reports the processor
+// time of a pair, and the bytes that it takes in a segment and in its chunks.
 func BenchmarkAsking(b *testing.B) {
 	const n, others = 50_000, 4
 	o := indexer.DefaultOptions()

@@ -82,8 +82,8 @@ func at(image, text float64, caption string) *schemas.Embedding {
 	return e
 }
 
-// TestOutsideByHand has a closed group with images at 2, 40 and 88 degrees. Of the open group, the image at 0 finds that at 2
-// nearer than the member at 10, and the image at 90 finds that at 88. The image at 40 is in both groups.
+// TestOutsideByHand has a closed group with images at 2, 40 and 88 degrees. Of the open group, the image at 0 finds
+// that at 2 nearer than the member at 10, and the image at 90 finds that at 88. The image at 40 is in both groups.
 func TestOutsideByHand(t *testing.T) {
 	far := []*schemas.Embedding{at(2, 2, "dogs"), at(40, 40, "both"), at(88, 88, "cats")}
 	pairs := []*schemas.Embedding{at(0, 0, "near dogs"), at(10, 10, "also dogs"), at(40, 41, "both again"), at(90, 90, "near cats")}
@@ -135,7 +135,8 @@ func TestNearDuplicatesOfOtherGroupsAreDropped(t *testing.T) {
 	}
 }
 
-// TestAskingIsDeterministic makes a group with both engines, any number of threads, and segments as they come from files.
+// TestAskingIsDeterministic makes a group with both engines, any number of threads, and segments as they come from
+// files.
 func TestAskingIsDeterministic(t *testing.T) {
 	o := acrossOptions()
 	o.NearImage, o.NearCosine = indexer.DropImages, 0.97
@@ -160,8 +161,8 @@ func TestAskingIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestAskingFindsWhatOneLargeGroupFinds holds SE of a group that asks two others against SE of all three in one group, which
-// is exact.
+// TestAskingFindsWhatOneLargeGroupFinds holds SE of a group that asks two others against SE of all three in one group,
+// which is exact.
 func TestAskingFindsWhatOneLargeGroupFinds(t *testing.T) {
 	const n = 2000
 	o := acrossOptions()

@@ -2,9 +2,9 @@ package indexer
 
 import "github.com/pairstream/pairstream/schemas"
 
-// window remembers the pairs of a lane's latest embeddings, across groups. It is a function of their seqs: those are cut
-// into blocks of half its size, and it holds the newest block and the two before it. So it reaches back at least its
-// size, and half as much again at most.
+// window remembers the pairs of a lane's latest embeddings, across groups. It is a function of their seqs: those are
+// cut into blocks of half its size, and it holds the newest block and the two before it. So it reaches back at least
+// its size, and half as much again at most.
 type window struct {
 	block  int64 // seqs of a block; 0: nothing is remembered
 	newest int64 // number of the newest block
@@ -25,8 +25,8 @@ func newWindow(size int) window { return window{block: blockOf(size), last: -1} 
 // blockOf returns the number of seqs of a block, for a window of at least size embeddings.
 func blockOf(size int) int64 { return int64(size+1) / 2 }
 
-// WindowBlocks returns the number of the block of a seq, and that of the first block which an owner has to know to go on
-// there. Without a window every seq is a block of its own.
+// WindowBlocks returns the number of the block of a seq, and that of the first block which an owner has to know to go
+// on there. Without a window every seq is a block of its own.
 func (o Options) WindowBlocks(seq int64) (first, own int64) {
 	block := blockOf(o.Window)
 	if block == 0 {
@@ -43,7 +43,8 @@ func (w *window) lookAtImages() {
 	}
 }
 
-// see takes the pair and the image of the embedding with this seq, and says whether an embedding before it had the same.
+// see takes the pair and the image of the embedding with this seq, and says whether an embedding before it had the
+// same.
 func (w *window) see(pair schemas.PairID, image schemas.ImageID, seq int64) seen {
 	if w.block == 0 {
 		return seen{}

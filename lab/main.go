@@ -1,6 +1,6 @@
 // Command lab answers questions about pairstream that no run of the pipeline needs answered. It repeats findings of the
-// papers where the truth is known (experiments), measures how many candidates Con-D has to score (candidates), and draws
-// scenes whose captions are wrong, or true of other pictures, as often as the user asks (synth).
+// papers where the truth is known (experiments), measures how many candidates Con-D has to score (candidates), and
+// draws scenes whose captions are wrong, or true of other pictures, as often as the user asks (synth).
 //
 // Build and run it from the root of the repository: `make build-lab && bin/lab/lab --help`.
 package main

@@ -8,8 +8,8 @@ import (
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 )
 
-// newSynthCommand returns the generator of scenes with all its options. `pairstream synth` has those that a user needs to
-// try the pipeline.
+// newSynthCommand returns the generator of scenes with all its options. `pairstream synth` has those that a user needs
+// to try the pipeline.
 func newSynthCommand() *cobra.Command {
 	o := scenes.Defaults()
 	cmd := &cobra.Command{

@@ -17,9 +17,9 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// asyncapi.yaml is made from the record types. Names come from the struct tags, types from reflection, descriptions from
-// the comments in the source, and limits from the constants that Validate uses. So it cannot differ from the code. What
-// the code does not say about topics is below and in testdata/asyncapi/info.md.
+// asyncapi.yaml is made from the record types. Names come from the struct tags, types from reflection, descriptions
+// from the comments in the source, and limits from the constants that Validate uses. So it cannot differ from the code.
+// What the code does not say about topics is below and in testdata/asyncapi/info.md.
 
 // topicTexts says for every topic what it is for.
 var topicTexts = map[Topic]string{

@@ -2,9 +2,10 @@ package schemas
 
 import "fmt"
 
-// Check says what the guard of connections has measured in a lane: how much is true of what Con-D confirms among the hardest
-// candidates. A batch in which connections are off has no candidates, so that the trainer takes the hardest of all samples.
-// Without a precision it is the check of an earlier discriminator, which compared the AUC with COND_MIN_AUC.
+// Check says what the guard of connections has measured in a lane: how much is true of what Con-D confirms among the
+// hardest candidates. A batch in which connections are off has no candidates, so that the trainer takes the hardest of
+// all samples. Without a precision it is the check of an earlier discriminator, which compared the AUC with
+// COND_MIN_AUC.
 type Check struct {
 	Positives int32      `msgpack:"positives"`           // known positives that Con-D was asked about
 	AUC       float64    `msgpack:"auc"`                 // chance that Con-D gives a known positive a higher probability than a hard negative; without a precision, than a mismatch

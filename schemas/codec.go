@@ -51,8 +51,8 @@ func recordTypeOf[T any, P interface {
 	return recordType{make: func() Record { return P(new(T)) }, shape: shapeOf(reflect.TypeFor[T]())}
 }
 
-// rooms holds buffers for encoding, which records then leave in their size. A buffer that a large record has grown is kept as
-// well: the pool forgets it.
+// rooms holds buffers for encoding, which records then leave in their size. A buffer that a large record has grown is
+// kept as well: the pool forgets it.
 var rooms = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Marshal validates and encodes a record. The same record always gives the same bytes.

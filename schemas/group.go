@@ -27,8 +27,9 @@ type NeighborChunk struct {
 	NearTo     Int32s   `msgpack:"near_to,omitempty"`     // position of the member whose image it resembles
 	NearCosine Floats32 `msgpack:"near_cosine,omitempty"` // cosine of the two images' vectors v
 
-	// What other groups hold, where the indexer looks at them (NEIGHBORS_SCOPE). SE has the members among the nearest images
-	// of all, and Outside the others. Near-duplicates of images of other groups are spread over the chunks like those of members.
+	// What other groups hold, where the indexer looks at them (NEIGHBORS_SCOPE). SE has the members among the nearest
+	// images of all, and Outside the others. Near-duplicates of images of other groups are spread over the chunks like
+	// those of members.
 	OutEnd        Int32s   `msgpack:"out_end,omitempty"`         // a member's equivalent images of other groups are those from OutEnd[i-1] to OutEnd[i]; absent: there are none
 	OutImages     []byte   `msgpack:"out_images,omitempty"`      // 16 bytes an equivalent image of another group, best first: its id
 	OutPlace      Int32s   `msgpack:"out_place,omitempty"`       // 4 values an image: number of its object in OutURIs, low and high half of the offset in the object, size

@@ -28,8 +28,9 @@ func NewPairID(image ImageID, caption string) PairID {
 	return PairID(h.Sum(nil)[:16])
 }
 
-// Lane returns the partition, out of lanes, that all pairs of an image belong to. So whatever repeats an image meets it in
-// its lane. A lane is a random sample of the crawl's images. GPN-S section 3.5 divides the data at random into groups.
+// Lane returns the partition, out of lanes, that all pairs of an image belong to. So whatever repeats an image meets it
+// in its lane. A lane is a random sample of the crawl's images. GPN-S section 3.5 divides the data at random into
+// groups.
 func (id ImageID) Lane(lanes int) int {
 	return int((uint64(id[0])<<24 | uint64(id[1])<<16 | uint64(id[2])<<8 | uint64(id[3])) % uint64(lanes))
 }

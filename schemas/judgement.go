@@ -14,8 +14,8 @@ const (
 	SampleLeast  = "least"  // the least certain connections
 )
 
-// Judgement is what a person says of a connection. The latest judgement of an image and a text counts. Those of the random
-// sample count in the guard's estimate of the precision of connections, while Con-D is the same.
+// Judgement is what a person says of a connection. The latest judgement of an image and a text counts. Those of the
+// random sample count in the guard's estimate of the precision of connections, while Con-D is the same.
 type Judgement struct {
 	Group       GroupID `msgpack:"group"`           // where both pairs are
 	Image       PairID  `msgpack:"image"`           // the pair whose image was shown

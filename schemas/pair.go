@@ -68,7 +68,8 @@ func (p *Pair) Validate() error {
 }
 
 // writeFields writes what the codec makes of the struct by reflection, in half the time. Producers write pairs by the
-// hundred thousand a second. It is no method that the codec knows: a struct with a pair in it would lose its other fields.
+// hundred thousand a second. It is no method that the codec knows: a struct with a pair in it would lose its other
+// fields.
 func (p *Pair) writeFields(e *msgpack.Encoder) error {
 	w := fieldWriter{e: e}
 	w.begin(3, p.Image != nil, len(p.Inline) > 0, p.Source != "", p.CrawlTime != 0, len(p.Meta) > 0)
@@ -122,8 +123,8 @@ func (s *Seal) Validate() error {
 }
 
 // Refusal stands in the place of an embedding for a pair whose image cannot be had, or that the crawl does not want. An
-// image depends on the bucket and on its roots, and rules may change, so two owners of a lane may disagree. The first record
-// of a place counts, and none moves another.
+// image depends on the bucket and on its roots, and rules may change, so two owners of a lane may disagree. The first
+// record of a place counts, and none moves another.
 type Refusal struct {
 	ID      PairID  `msgpack:"id"`       // the pair's
 	ImageID ImageID `msgpack:"image_id"` // the pair's

@@ -53,7 +53,8 @@ func (f Float16s) dot(g Float16s) float64 {
 	return sum
 }
 
-// unitTolerance bounds | |x| - 1 |: rounding to float16 moves the norm of a unit vector by less than 2^-11 (about 0.0005).
+// unitTolerance bounds | |x| - 1 |: rounding to float16 moves the norm of a unit vector by less than 2^-11 (about
+// 0.0005).
 const unitTolerance = 1e-3
 
 // similarityTolerance bounds the distance of a similarity from the dot product of the rounded vectors. A writer that

@@ -16,7 +16,8 @@ func TestCheckpointsNameTheProgram(t *testing.T) {
 	}
 }
 
-// Calibration and card are of the weights as they were. What is trained further has neither, and its checkpoints say so.
+// Calibration and card are of the weights as they were. What is trained further has neither, and its checkpoints say
+// so.
 func TestTrainingDropsCalibrationAndCard(t *testing.T) {
 	tr := testTrainer(t, everything())
 	m := tr.Model()

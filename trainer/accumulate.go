@@ -12,10 +12,10 @@ import (
 
 // openStep holds the batches of a step that is not complete: their gradients and momentum keys.
 //
-// Gradients are added along a binary tree over the step's batches: 0 and 1, 2 and 3, then both sums, and so on. The tree
-// is the same however many processes share the batches out in runs of equal length, so that the weights are as well. It
-// takes one copy of the gradients for each level. A batch that was set aside has no leaf; its sibling takes the place of
-// their sum.
+// Gradients are added along a binary tree over the step's batches: 0 and 1, 2 and 3, then both sums, and so on. The
+// tree is the same however many processes share the batches out in runs of equal length, so that the weights are as
+// well. It takes one copy of the gradients for each level. A batch that was set aside has no leaf; its sibling takes
+// the place of their sum.
 type openStep struct {
 	batches int // that were taken
 	learned int // those of them that were not set aside
@@ -64,8 +64,8 @@ func (o *openStep) merge() {
 	o.sums = append(o.sums[:n-2], sum)
 }
 
-// addTo adds gradients to others, in place, and takes them over. A parameter that has none on one side keeps that of the
-// other.
+// addTo adds gradients to others, in place, and takes them over. A parameter that has none on one side keeps that of
+// the other.
 func addTo(sums, grads []*torch.Tensor) {
 	var into, from []*torch.Tensor
 	for i, g := range grads {
@@ -106,8 +106,8 @@ func (o *openStep) free() {
 	*o = openStep{}
 }
 
-// takeGrads takes the gradients out of the parameters, unless they are what the optimiser wants: of the only batch of the
-// step, without a limit.
+// takeGrads takes the gradients out of the parameters, unless they are what the optimiser wants: of the only batch of
+// the step, without a limit.
 func (t *Trainer) takeGrads(s *torch.Scope) ([]*torch.Tensor, error) {
 	if t.options.StepBatches == 1 && t.options.ClipNorm == 0 {
 		return []*torch.Tensor{}, nil
@@ -122,8 +122,8 @@ func (t *Trainer) takeGrads(s *torch.Scope) ([]*torch.Tensor, error) {
 	return grads, t.optimizer.ZeroGrad()
 }
 
-// complete ends the open step: the optimiser takes the mean of its gradients, and its keys enter the queue. A step whose
-// batches were all set aside changes no weight.
+// complete ends the open step: the optimiser takes the mean of its gradients, and its keys enter the queue. A step
+// whose batches were all set aside changes no weight.
 func (t *Trainer) complete(s *torch.Scope, rate float64) error {
 	o := &t.open
 	for len(o.sums) > 1 {
@@ -153,8 +153,8 @@ func (t *Trainer) complete(s *torch.Scope, rate float64) error {
 	return nil
 }
 
-// clip returns the factor by which gradients are multiplied: scale, or less where their length would be above the limit. As
-// in PyTorch's clip_grad_norm_ the length is that of all gradients together.
+// clip returns the factor by which gradients are multiplied: scale, or less where their length would be above the
+// limit. As in PyTorch's clip_grad_norm_ the length is that of all gradients together.
 func (t *Trainer) clip(s *torch.Scope, grads []*torch.Tensor, scale float64) float64 {
 	if t.options.ClipNorm == 0 {
 		return scale
@@ -191,16 +191,16 @@ func (t *Trainer) Finish(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// The gradients of a share leave in runs of parameters. A run can leave while the last batch's backward pass still computes
-// the runs behind it. The runs depend on the model alone, so all processes have the same.
+// The gradients of a share leave in runs of parameters. A run can leave while the last batch's backward pass still
+// computes the runs behind it. The runs depend on the model alone, so all processes have the same.
 
 const (
 	mostRuns     = 16
 	leastRunSize = 1 << 16 // values
 )
 
-// Give takes a run of a share: by the parameters of the run, the sums of this process's gradients; nil: none. It must not
-// wait for other processes: a backward pass waits for it.
+// Give takes a run of a share: by the parameters of the run, the sums of this process's gradients; nil: none. It must
+// not wait for other processes: a backward pass waits for it.
 type Give func(run int, grads [][]float32)
 
 // runsOf cuts the parameters into runs of about one size, in the order in which a backward pass is done with them.
@@ -225,8 +225,8 @@ func runsOf(m *model.Model) (runs [][]int) {
 // Runs returns the runs of a share: of each, its parameters, as [Share] numbers them.
 func (t *Trainer) Runs() [][]int { return t.runs }
 
-// lastBackward computes the gradients of the last batch that this process has of the step. It gives the share away, run by
-// run, as soon as its gradients are final.
+// lastBackward computes the gradients of the last batch that this process has of the step. It gives the share away, run
+// by run, as soon as its gradients are final.
 func (t *Trainer) lastBackward(s *torch.Scope, total *torch.Tensor, give Give) error {
 	params := t.model.Params()
 	last := make([]*torch.Tensor, len(params))

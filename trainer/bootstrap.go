@@ -43,7 +43,8 @@ type BootstrapOptions struct {
 	Order []int
 	// Decay is the number of steps over which the rate of [StreamSteps] decays, up to the last of Steps; 0: it does not.
 	Decay int64
-	// Report, if set, is called with the result of every step: the counts of its mini-batches, and the mean of their losses.
+	// Report, if set, is called with the result of every step: the counts of its mini-batches, and the mean of their
+	// losses.
 	Report func(*Result)
 	// Checkpoints is the folder to which [Trainer.Save] writes after every CheckpointEvery steps; empty, or 0 steps: none.
 	Checkpoints     string
@@ -67,12 +68,12 @@ func (o *BootstrapOptions) order(examples int, epoch int64) []int {
 	return rng.New(o.Seed, "bootstrap order", epoch).Perm(examples)
 }
 
-// Bootstrap trains on random mini-batches of plain pairs. It makes a pipeline's first encoder and Con-D, before there are
-// embeddings to group by. With [RetrievalFineTuning] it fine-tunes Con-D. It runs [Trainer.Step] on batches that nobody
-// scored, which is ALBEF's or GRIT-VLP's step: every other sample is a candidate, none a connection. Every epoch goes
-// through the examples in an order of its own and leaves an incomplete last step out. The next batch is loaded while one
-// is trained on. With StepBatches above 1 a step's samples are divided: each of its mini-batches has keys and negatives of
-// its own, as on the authors' GPUs, and the gradient is the mean.
+// Bootstrap trains on random mini-batches of plain pairs. It makes a pipeline's first encoder and Con-D, before there
+// are embeddings to group by. With [RetrievalFineTuning] it fine-tunes Con-D. It runs [Trainer.Step] on batches that
+// nobody scored, which is ALBEF's or GRIT-VLP's step: every other sample is a candidate, none a connection. Every epoch
+// goes through the examples in an order of its own and leaves an incomplete last step out. The next batch is loaded
+// while one is trained on. With StepBatches above 1 a step's samples are divided: each of its mini-batches has keys and
+// negatives of its own, as on the authors' GPUs, and the gradient is the mean.
 //
 // Batch and epoch are functions of the step. So a trainer that was resumed from a checkpoint goes on where it was, and
 // ends in the bytes of a run without interruption.

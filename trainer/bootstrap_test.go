@@ -109,7 +109,8 @@ func TestBootstrapShufflesEveryEpoch(t *testing.T) {
 	}
 }
 
-// A given order is that of the steps from where its epoch begins, and the rate decays over the last steps to the least one.
+// A given order is that of the steps from where its epoch begins, and the rate decays over the last steps to the least
+// one.
 func TestBootstrapGoesOnInAGivenOrder(t *testing.T) {
 	o := bootstrapOptions()
 	o.Schedule = Schedule{Kind: StreamSteps, Rate: 1e-3, Min: 1e-4}

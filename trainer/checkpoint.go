@@ -26,7 +26,8 @@ import (
 //	queue.image, queue.text  its queue, if any, newest first
 //	queue.ids                image ids of the queue, 16 bytes a row
 //
-// In addition to the model's metadata, it holds the step, the version of the program, the caller's positions and the SHA-256 of everything.
+// In addition to the model's metadata, it holds the step, the version of the program, the caller's positions and the
+// SHA-256 of everything.
 const (
 	optimMeanPrefix   = "optim.mean."
 	optimSquarePrefix = "optim.square."
@@ -37,8 +38,8 @@ const (
 	queueIDs          = "queue.ids"
 )
 
-// Snapshot is the state of a trainer between two steps, in memory. It stays as it is while training goes on. The batches of an
-// open step are not in it: they come again.
+// Snapshot is the state of a trainer between two steps, in memory. It stays as it is while training goes on. The
+// batches of an open step are not in it: they come again.
 type Snapshot struct {
 	step     int64
 	model    modelFacts
@@ -59,9 +60,9 @@ func (t *Trainer) Snapshot(ctx context.Context) (*Snapshot, error) {
 // Steps returns the number of steps done.
 func (s *Snapshot) Steps() int64 { return s.step }
 
-// Save writes the state to a new checkpoint in folder and removes all but the last two. Those of steps that stay divides are
-// not removed; 0 divides none. Save makes the folder if need be. positions belongs to the caller and says how far the
-// training is in each lane. Save may run beside training.
+// Save writes the state to a new checkpoint in folder and removes all but the last two. Those of steps that stay
+// divides are not removed; 0 divides none. Save makes the folder if need be. positions belongs to the caller and says
+// how far the training is in each lane. Save may run beside training.
 func (s *Snapshot) Save(folder string, positions json.RawMessage, stay int64) (path string, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("saving checkpoint: %w", err)
@@ -135,9 +136,9 @@ func (t *Trainer) state(ctx context.Context) ([]safetensors.NamedTensor, error) 
 	return append(tensors, averages...), err
 }
 
-// Resume makes a trainer from a checkpoint with the given options, and returns the positions that were saved with it. The
-// options may differ from those of the run that saved it. A momentum encoder that the checkpoint does not have starts from
-// its weights. One that the options do not want is left out.
+// Resume makes a trainer from a checkpoint with the given options, and returns the positions that were saved with it.
+// The options may differ from those of the run that saved it. A momentum encoder that the checkpoint does not have
+// starts from its weights. One that the options do not want is left out.
 func Resume(ctx context.Context, w *torch.Worker, path string, o Options) (*Trainer, json.RawMessage, error) {
 	f, err := openSealed(path)
 	if err != nil {

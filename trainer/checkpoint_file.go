@@ -36,8 +36,8 @@ const (
 	metadataPositions = "pairstream.positions"
 )
 
-// writeSealed writes a safetensors file that carries a digest of its content. The file appears under its name complete or
-// not at all. It is on the disk when the function returns.
+// writeSealed writes a safetensors file that carries a digest of its content. The file appears under its name complete
+// or not at all. It is on the disk when the function returns.
 func writeSealed(path string, tensors []safetensors.NamedTensor, metadata map[string]string) error {
 	if err := finiteAll(tensors); err != nil {
 		return fmt.Errorf("writing checkpoint %s: %w; go back to an earlier checkpoint, with a lower learning rate", path, err)
@@ -143,8 +143,8 @@ func checkpointsIn(folder, pattern string) ([]string, error) {
 	return paths, nil
 }
 
-// prune removes all but the newest checkpoints of a folder and those of steps that stay divides, and what interrupted writes
-// left behind.
+// prune removes all but the newest checkpoints of a folder and those of steps that stay divides, and what interrupted
+// writes left behind.
 func prune(folder string, stay int64) error {
 	paths, err := checkpointsIn(folder, checkpointPattern)
 	if err != nil {
@@ -188,7 +188,8 @@ func IsTemporary(name string) bool {
 	return false
 }
 
-// Superseded returns those of some steps whose checkpoints need not stay: all but the last two and those that stay divides.
+// Superseded returns those of some steps whose checkpoints need not stay: all but the last two and those that stay
+// divides.
 func Superseded(steps []int64, stay int64) (stale []int64) {
 	sorted := slices.Clone(steps)
 	slices.Sort(sorted)
@@ -200,8 +201,8 @@ func Superseded(steps []int64, stay int64) (stale []int64) {
 	return stale
 }
 
-// LatestCheckpoint returns the newest checkpoint of a folder that is whole. bad reports the newer ones that are not whole.
-// The path is empty when there is no checkpoint at all.
+// LatestCheckpoint returns the newest checkpoint of a folder that is whole. bad reports the newer ones that are not
+// whole. The path is empty when there is no checkpoint at all.
 func LatestCheckpoint(folder string) (path string, bad []error, err error) {
 	paths, err := checkpointsIn(folder, checkpointPattern)
 	if err != nil {

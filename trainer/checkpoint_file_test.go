@@ -81,8 +81,8 @@ func TestLatestCheckpoint(t *testing.T) {
 	}
 }
 
-// A state with values that are no numbers is not sealed, whatever tensor they are in. One that an earlier version has sealed
-// is passed over.
+// A state with values that are no numbers is not sealed, whatever tensor they are in. One that an earlier version has
+// sealed is passed over.
 func TestABrokenStateIsNoCheckpoint(t *testing.T) {
 	folder := t.TempDir()
 	good := writeTestCheckpoint(t, folder, 998)
@@ -149,8 +149,8 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestTornCheckpointIsPassedOver tears the newest checkpoint at every 4 KiB boundary, in the ways in which disks do. The
-// one before is found, and the damage is reported.
+// TestTornCheckpointIsPassedOver tears the newest checkpoint at every 4 KiB boundary, in the ways in which disks do.
+// The one before is found, and the damage is reported.
 func TestTornCheckpointIsPassedOver(t *testing.T) {
 	const page = 4096
 	folder := t.TempDir()

@@ -1,7 +1,7 @@
 // Package trainer is the core of the training stage: one step of GRIT-VLP, MAFA or GPN-S training per scored batch.
 //
-// A [schemas.ScoredBatch] goes in, with the pixels and the token ids of its samples. Out come the losses, counts and the
-// [schemas.FeatureBlock] by which the grouper arranges the next epoch. The step adds four losses, each with its own
+// A [schemas.ScoredBatch] goes in, with the pixels and the token ids of its samples. Out come the losses, counts and
+// the [schemas.FeatureBlock] by which the grouper arranges the next epoch. The step adds four losses, each with its own
 // weight, and updates the model by AdamW. They are the contrastive loss (ITC), the matching loss with hard negatives
 // (ITM), masked language modelling (MLM) and GPN-S's uni-modal loss (L_uni).
 //
@@ -19,10 +19,11 @@
 //     counts, and its features travel with every sample masked. With [ITCOptions.Gather] they have travelled before.
 //  6. A masked sample has no part in any loss: the losses are those of the batch without it. Its features travel.
 //
-// Edge cases: in a batch of one, ITC is 0 (one candidate) and ITM has the true pair alone. In a batch whose candidates are
-// all connections, ITM has no negatives and every label is 1. An anchor without candidates gives no ITM pair. Neither does
-// an ambiguous one without a second candidate. A batch in which masking selected no token has an MLM loss of 0.
+// Edge cases: in a batch of one, ITC is 0 (one candidate) and ITM has the true pair alone. In a batch whose candidates
+// are all connections, ITM has no negatives and every label is 1. An anchor without candidates gives no ITM pair.
+// Neither does an ambiguous one without a second candidate. A batch in which masking selected no token has an MLM loss
+// of 0.
 //
-// A [Trainer] is not safe for concurrent use; its tensors live on the worker of its model. The package reads no files but
-// checkpoints, and knows no log: images arrive as pixels, texts as token ids.
+// A [Trainer] is not safe for concurrent use; its tensors live on the worker of its model. The package reads no files
+// but checkpoints, and knows no log: images arrive as pixels, texts as token ids.
 package trainer

@@ -45,8 +45,8 @@ type keys struct {
 	tokens, hidden        *torch.Tensor     // of the batch's images and texts in the momentum encoder; nil without one
 }
 
-// forward runs the model and every loss that is on. It encodes images and texts once. The fusion encoder sees the 3N pairs
-// of ITM in one go. Masked samples are encoded for their features, and have no part in anything else.
+// forward runs the model and every loss that is on. It encodes images and texts once. The fusion encoder sees the 3N
+// pairs of ITM in one go. Masked samples are encoded for their features, and have no part in anything else.
 func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, x tensors, masks []schemas.Mask, mask masker) (*forward, error) {
 	f, b, x := t.encode(s, b, x, masks)
 	if len(f.samples) == 0 {
@@ -254,14 +254,14 @@ func (f *forward) losses(s *torch.Scope, total *torch.Tensor) (l Losses) {
 	return l
 }
 
-// Encode returns the features that a batch has by the weights of the last step, without dropout. It changes nothing, and
-// uses up an input that was sent.
+// Encode returns the features that a batch has by the weights of the last step, without dropout. It changes nothing,
+// and uses up an input that was sent.
 func (t *Trainer) Encode(ctx context.Context, b *schemas.ScoredBatch, in Input) (*schemas.FeatureBlock, error) {
 	return t.EncodeAt(ctx, b, in, max(t.open.batches, len(t.open.prepared)))
 }
 
-// EncodeAt does what [Trainer.Encode] does when a number of batches of the open step were learned from or prepared, by this
-// process and others.
+// EncodeAt does what [Trainer.Encode] does when a number of batches of the open step were learned from or prepared, by
+// this process and others.
 func (t *Trainer) EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in Input, number int) (*schemas.FeatureBlock, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {

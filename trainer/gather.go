@@ -11,18 +11,18 @@ import (
 )
 
 // With [ITCOptions.Gather] a step has two passes. The first, [Trainer.Prepare], encodes every batch of the step without
-// gradients. It gives the features that are published, and the keys. The second learns from every batch as without Gather,
-// with the keys of the step's other batches behind its own: [N, N + others + queue]. They stand in the order of the step,
-// whatever process has made them. They are constants, as all keys are.
+// gradients. It gives the features that are published, and the keys. The second learns from every batch as without
+// Gather, with the keys of the step's other batches behind its own: [N, N + others + queue]. They stand in the order of
+// the step, whatever process has made them. They are constants, as all keys are.
 //
-// Both passes draw the same dropout, so a batch gives others the keys that it has itself. Masked samples give none. A batch
-// that is set aside gives its keys nevertheless: they are known before its loss is, and its features are finite.
+// Both passes draw the same dropout, so a batch gives others the keys that it has itself. Masked samples give none. A
+// batch that is set aside gives its keys nevertheless: they are known before its loss is, and its features are finite.
 
 // Gathers says whether steps have two passes. A step of one batch has nothing to gather.
 func (o Options) Gathers() bool { return o.ITC.Gather && o.StepBatches > 1 && o.ITCWeight > 0 }
 
-// Prepare makes the first pass over the open step's next batch, and returns its features. It does not use the input up. The
-// step learns from a batch when all of its batches are prepared.
+// Prepare makes the first pass over the open step's next batch, and returns its features. It does not use the input up.
+// The step learns from a batch when all of its batches are prepared.
 func (t *Trainer) Prepare(ctx context.Context, b *schemas.ScoredBatch, in Input) (*schemas.FeatureBlock, error) {
 	return t.PrepareAt(ctx, b, in, len(t.open.prepared))
 }
@@ -114,7 +114,8 @@ func (t *Trainer) Prepared(ctx context.Context) (map[int]Keys, error) {
 	return all, nil
 }
 
-// Gather takes the keys of all batches of the open step, by their number, where other processes have prepared some of them.
+// Gather takes the keys of all batches of the open step, by their number, where other processes have prepared some of
+// them.
 func (t *Trainer) Gather(ctx context.Context, all map[int]Keys) error {
 	err := t.worker.Do(ctx, func(s *torch.Scope) error {
 		for _, number := range slices.Sorted(maps.Keys(all)) {

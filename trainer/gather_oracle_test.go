@@ -61,8 +61,8 @@ func softmaxOf(anchor []float64, keys [][]float64) []float64 {
 	return p
 }
 
-// oracleRow returns the loss of an anchor, and its gradient by the anchor's vector: both from one row of the large matrix,
-// whose columns are all samples of the step and then the queue.
+// oracleRow returns the loss of an anchor, and its gradient by the anchor's vector: both from one row of the large
+// matrix, whose columns are all samples of the step and then the queue.
 func oracleRow(o ITCOptions, anchor, teacher, partner []float64, keys, otherKeys [][]float64, positives []int) (loss float64, grad []float64) {
 	p := softmaxOf(anchor, keys)
 	target := make([]float64, len(keys))

@@ -7,8 +7,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/golden"
 )
 
-// checkAlignment compares the gradients of the alignment loss with respect to features and similarities, and the terms that no
-// total shows. Everything else comes from the file, in float64.
+// checkAlignment compares the gradients of the alignment loss with respect to features and similarities, and the terms
+// that no total shows. Everything else comes from the file, in float64.
 func checkAlignment(t *testing.T, s *torch.Scope, v vectors, p precision, c momentumCase, f *forward, alpha string) {
 	t.Helper()
 	if p.dtype != torch.Float64 {

@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// goldenScored puts the file's batch through the discriminator's core with all N-1 others as candidates. That is the first
-// half of the decoupled path.
+// goldenScored puts the file's batch through the discriminator's core with all N-1 others as candidates. That is the
+// first half of the decoupled path.
 func goldenScored(t *testing.T, v vectors, dtype torch.DType) *schemas.ScoredBatch {
 	t.Helper()
 	w := newWorker(t)

@@ -39,8 +39,8 @@ func goldenMomentum(t *testing.T, v vectors, tr *Trainer, s *torch.Scope) {
 	}
 }
 
-// goldenQueueOrder lists the columns of the reference's queue from the newest block of a batch to the oldest. The reference
-// writes blocks at the pointer, so the newest block is the one before it.
+// goldenQueueOrder lists the columns of the reference's queue from the newest block of a batch to the oldest. The
+// reference writes blocks at the pointer, so the newest block is the one before it.
 func goldenQueueOrder(v vectors, n int) (order []int64) {
 	pointer, size := int(v.Int64s("in.queue_ptr")[0]), int(v.Must("in.image_queue").Shape[1])
 	for block := range size / n {
@@ -70,8 +70,8 @@ func (c momentumCase) options(t *testing.T, v vectors, alpha float64) Options {
 	return o
 }
 
-// Momentum steps equal those of the authors' code in losses, features, negatives, gradients of every weight, the queue and
-// the momentum weights.
+// Momentum steps equal those of the authors' code in losses, features, negatives, gradients of every weight, the queue
+// and the momentum weights.
 func TestGoldenMomentumSteps(t *testing.T) {
 	for _, c := range []momentumCase{
 		{"albef_mlm_distill.safetensors", []string{"loss_i2t", "loss_t2i"}},

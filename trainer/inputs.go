@@ -47,9 +47,9 @@ type tensors struct {
 	others         []batchKeys // of the step's other batches, where they are gathered
 }
 
-// Send starts to copy an input's images to the device, where they arrive while it computes the step before. It may run on
-// another goroutine than Step. The pixels belong to the caller again when it returns. The input that Send returns has
-// none, and goes to one Step, or back by [Input.Free].
+// Send starts to copy an input's images to the device, where they arrive while it computes the step before. It may run
+// on another goroutine than Step. The pixels belong to the caller again when it returns. The input that Send returns
+// has none, and goes to one Step, or back by [Input.Free].
 func (t *Trainer) Send(in Input) (Input, error) {
 	out := Input{IDs: in.IDs, Masked: in.Masked, sent: new(sent)}
 	var err error

@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// One trainer gets inputs that were sent two ahead, from another goroutine and out of one buffer that is filled again at
-// once. Its steps end in the bytes of steps that copy for themselves.
+// One trainer gets inputs that were sent two ahead, from another goroutine and out of one buffer that is filled again
+// at once. Its steps end in the bytes of steps that copy for themselves.
 func TestSendingAheadChangesNothing(t *testing.T) {
 	const steps, n = 5, 8
 	o := withTCL()

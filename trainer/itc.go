@@ -7,12 +7,12 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// outOfRow replaces the similarity of a candidate that is taken out of a row. Its share of any softmax is then exactly 0.
-// 0 times its logarithm is 0, which minus infinity would not give.
+// outOfRow replaces the similarity of a candidate that is taken out of a row. Its share of any softmax is then exactly
+// 0. 0 times its logarithm is 0, which minus infinity would not give.
 const outOfRow = -1e9
 
-// direction is one of the two ways to contrast, image to text or text to image. It has a row per anchor and a column per
-// candidate.
+// direction is one of the two ways to contrast, image to text or text to image. It has a row per anchor and a column
+// per candidate.
 type direction struct {
 	sim     *torch.Tensor // similarity / temperature; the loss's gradient ends here
 	hard    *torch.Tensor // row targets before softening, each row summing to 1
@@ -21,8 +21,8 @@ type direction struct {
 }
 
 // similarities compares anchors with keys, both of unit rows. The keys are constants, as in the authors' code. So the
-// gradient of image-to-text reaches the image features alone, and that of text-to-image the text features. Both reach the
-// temperature.
+// gradient of image-to-text reaches the image features alone, and that of text-to-image the text features. Both reach
+// the temperature.
 func similarities(s *torch.Scope, anchors, keys, temperature *torch.Tensor) *torch.Tensor {
 	return s.Div(s.MatMul(anchors, s.Transpose(s.Detach(keys), 0, 1)), temperature)
 }
@@ -123,9 +123,9 @@ func rowCrossEntropy(s *torch.Scope, target, logProb *torch.Tensor) *torch.Tenso
 	return s.Neg(s.MeanAll(s.Sum(s.Mul(target, logProb), 1, false)))
 }
 
-// rowTargets are one direction's hard targets. They have a row per anchor, and a column per sample of the batch and then
-// per entry of the queue. Few elements are not 0, and only those travel to the device: a queue of 65,536 makes 50 MB of
-// zeros for 96 anchors.
+// rowTargets are one direction's hard targets. They have a row per anchor, and a column per sample of the batch and
+// then per entry of the queue. Few elements are not 0, and only those travel to the device: a queue of 65,536 makes 50
+// MB of zeros for 96 anchors.
 type rowTargets struct {
 	rows, columns int
 	places        []int64   // row*columns + column of each element that is not 0
@@ -133,9 +133,9 @@ type rowTargets struct {
 	drop          []int64   // places that [ECMOptions.Eliminate] takes out of a row
 }
 
-// hardTargets returns the targets before any softening. An anchor's row is shared equally by its own pair, its connection,
-// and the samples and queue entries that show the same image. The last are as in ALBEF's retrieval fine-tuning. A
-// connection is not mirrored into the other direction's rows, in MAFA's paper and code alike.
+// hardTargets returns the targets before any softening. An anchor's row is shared equally by its own pair, its
+// connection, and the samples and queue entries that show the same image. The last are as in ALBEF's retrieval
+// fine-tuning. A connection is not mirrored into the other direction's rows, in MAFA's paper and code alike.
 func hardTargets(samples []schemas.Sample, queue []schemas.ImageID, picks []pick, ecm ECMOptions) rowTargets {
 	n := len(samples)
 	t := rowTargets{rows: n, columns: n + len(queue)}

@@ -35,10 +35,10 @@ func VocabularyOf(tokens []string) (Vocabulary, error) {
 	return v, nil
 }
 
-// MaskTokens hides tokens for masked language modelling as BERT and the papers' code do. It selects every token but [CLS]
-// and padding with the given probability; [SEP] can be selected. Of the selected, 80 % become [MASK] and 10 % stay as they
-// are. The other 10 % become an id drawn from the whole vocabulary, special tokens included. The labels are the original
-// ids at selected tokens and [IgnoreLabel] elsewhere. A row may end up with nothing selected.
+// MaskTokens hides tokens for masked language modelling as BERT and the papers' code do. It selects every token but
+// [CLS] and padding with the given probability; [SEP] can be selected. Of the selected, 80 % become [MASK] and 10 %
+// stay as they are. The other 10 % become an id drawn from the whole vocabulary, special tokens included. The labels
+// are the original ids at selected tokens and [IgnoreLabel] elsewhere. A row may end up with nothing selected.
 func (v Vocabulary) MaskTokens(ids []int32, probability float64, r *rand.Rand) (masked []int32, labels []int64) {
 	masked = slices.Clone(ids)
 	labels = make([]int64, len(ids))
@@ -89,8 +89,8 @@ func (t *Trainer) seedDropout(s *torch.Scope, b *schemas.ScoredBatch, part strin
 	}
 }
 
-// selected lists the tokens that were hidden, with their labels. It gives their positions in the rows, padded to the given
-// length and laid one after another.
+// selected lists the tokens that were hidden, with their labels. It gives their positions in the rows, padded to the
+// given length and laid one after another.
 func (m maskedRows) selected(length int) (positions, labels []int64) {
 	for row := range m.labels {
 		for i, label := range m.labels[row] {
@@ -103,7 +103,8 @@ func (m maskedRows) selected(length int) (positions, labels []int64) {
 	return positions, labels
 }
 
-// masksOf joins the masks of a batch with those of its input, in order. Where both mask an image, the batch's reason counts.
+// masksOf joins the masks of a batch with those of its input, in order. Where both mask an image, the batch's reason
+// counts.
 func masksOf(b *schemas.ScoredBatch, in Input) []schemas.Mask {
 	masks := slices.Concat(b.Masked, in.Masked)
 	slices.SortStableFunc(masks, func(a, b schemas.Mask) int {
@@ -137,8 +138,8 @@ func unmasked(n int, masks []schemas.Mask) []int64 {
 	return kept
 }
 
-// restrict leaves the masked samples out of everything that the losses are made of. The rest is the batch as it would be
-// without them.
+// restrict leaves the masked samples out of everything that the losses are made of. The rest is the batch as it would
+// be without them.
 func (f *forward) restrict(s *torch.Scope, b *schemas.ScoredBatch, x tensors, kept []int64) (*schemas.ScoredBatch, tensors) {
 	if len(kept) == 0 {
 		return &schemas.ScoredBatch{Batch: schemas.Batch{Group: b.Group, Epoch: b.Epoch, Sequence: b.Sequence}}, tensors{}

@@ -63,8 +63,8 @@ func withoutRows(in Input, n int, gone ...int) Input {
 	return out
 }
 
-// A masked sample has no part in any loss. The losses are those of the batch without it, and its pixels do not change the
-// weights. Its features still travel.
+// A masked sample has no part in any loss. The losses are those of the batch without it, and its pixels do not change
+// the weights. Its features still travel.
 func TestMaskedSamplesTakeNoPart(t *testing.T) {
 	o := everything()
 	o.Dropout = 0 // which is keyed by an element's place

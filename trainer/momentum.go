@@ -12,9 +12,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// momentum is an exponential average of the model, whose features are the keys of the contrastive loss, and a queue of the
-// latest keys. ALBEF section 3.2 describes it; GRIT-VLP and MAFA use it when they fine-tune for retrieval. All methods
-// take a nil receiver: no momentum encoder.
+// momentum is an exponential average of the model, whose features are the keys of the contrastive loss, and a queue of
+// the latest keys. ALBEF section 3.2 describes it; GRIT-VLP and MAFA use it when they fine-tune for retrieval. All
+// methods take a nil receiver: no momentum encoder.
 type momentum struct {
 	model       *model.Model
 	decay       float64

@@ -113,9 +113,9 @@ const (
 	NoCandidate              // the anchor has nothing to choose from
 )
 
-// ClassOf returns the class of a probability. Exactly Low and exactly High are ambiguous. (The authors' code drops a pair
-// on a threshold, and their Algorithm 1 would keep it as a negative.) The comparison is made in float32, the precision of
-// the record: a probability written as 0.8 is on the threshold 0.8.
+// ClassOf returns the class of a probability. Exactly Low and exactly High are ambiguous. (The authors' code drops a
+// pair on a threshold, and their Algorithm 1 would keep it as a negative.) The comparison is made in float32, the
+// precision of the record: a probability written as 0.8 is on the threshold 0.8.
 func (o ECMOptions) ClassOf(p float32) Class {
 	switch {
 	case p > float32(o.High):
@@ -143,8 +143,8 @@ type candidates struct {
 	classify func(p float32) Class
 }
 
-// directions returns the candidates of the image anchors and of the text anchors. The threshold of the record comes before
-// that of the options.
+// directions returns the candidates of the image anchors and of the text anchors. The threshold of the record comes
+// before that of the options.
 func directions(b *schemas.ScoredBatch, ecm ECMOptions) (i2t, t2i candidates) {
 	if b.High > 0 {
 		ecm.High, ecm.Low = b.High, min(ecm.Low, b.High)
@@ -178,8 +178,8 @@ func (c candidates) mine(sim []float32, columns int, choose chooser) []pick {
 }
 
 // hardestScored counts the anchors of a scored batch that have a hardest sample, and those of them that have it among
-// their candidates. The counts tell how well Con-D's few candidates cover what the current model finds hardest. sim is as
-// in mine.
+// their candidates. The counts tell how well Con-D's few candidates cover what the current model finds hardest. sim is
+// as in mine.
 func (c candidates) hardestScored(sim []float32, columns int) (anchors, scored int) {
 	if c.m == 0 {
 		return 0, 0

@@ -20,7 +20,8 @@ const (
 type ConsistencyForm string
 
 const (
-	// Additive adds Lambda times the pseudo-target to the full hard target; rows sum to 1+Lambda (GRIT-VLP eq. 6 and code).
+	// Additive adds Lambda times the pseudo-target to the full hard target; rows sum to 1+Lambda (GRIT-VLP eq. 6 and
+	// code).
 	Additive ConsistencyForm = "additive"
 	// Mix is the convex mix (1-Lambda) y + Lambda p that MAFA section 4.2 describes.
 	Mix ConsistencyForm = "mix"
@@ -71,8 +72,8 @@ type ECMOptions struct {
 	Low float64 `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
 }
 
-// UniReading names a reading of the uni-modal loss, GPN-S eq. 10. The loss is -log of exp(v.pos/tau) over a sum. The paper
-// prints a sum over the images of the batch, with the anchor and without the positive.
+// UniReading names a reading of the uni-modal loss, GPN-S eq. 10. The loss is -log of exp(v.pos/tau) over a sum. The
+// paper prints a sum over the images of the batch, with the anchor and without the positive.
 type UniReading string
 
 const (
@@ -129,8 +130,8 @@ type Options struct {
 	MLMDistill float64 `env:"MLM_DISTILL" envDefault:"0" desc:"share of MLM's loss that follows the momentum model's distribution: 0.4 in ALBEF and TCL; needs MOMENTUM=true"`
 	// ITMNegatives says how ITM finds a negative: hardest in GRIT-VLP and MAFA, multinomial in ALBEF and TCL.
 	ITMNegatives Negatives `env:"ITM_NEGATIVES" envDefault:"hardest" desc:"how ITM finds a negative among the candidates: hardest (GRIT-VLP, MAFA), multinomial (ALBEF, TCL) or random"`
-	// SameImage lets ITM take another caption of the same image for a negative, as the papers' code does, where nobody scored
-	// the batch. Con-D is never asked about those.
+	// SameImage lets ITM take another caption of the same image for a negative, as the papers' code does, where nobody
+	// scored the batch. Con-D is never asked about those.
 	SameImage bool `env:"ITM_SAME_IMAGE" envDefault:"false" desc:"take another caption of the same image for a negative, as the papers' code does; only where Con-D scores nothing"`
 	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two; 4 of 96 in
 	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Mining stays within a batch, and so does contrast
@@ -179,8 +180,8 @@ func MAFA() Options {
 }
 
 // RetrievalFineTuning returns the settings by which the papers fine-tune for retrieval, and so for Con-D (GRIT-VLP
-// supplement 3, MAFA appendix F). They are one-hot ITC over a queue of momentum features, ITM with negatives that are drawn
-// by the softmax of the similarities, as the authors' code for retrieval does, and nothing else.
+// supplement 3, MAFA appendix F). They are one-hot ITC over a queue of momentum features, ITM with negatives that are
+// drawn by the softmax of the similarities, as the authors' code for retrieval does, and nothing else.
 func RetrievalFineTuning() Options {
 	o := GRITVLP()
 	o.MLMWeight = 0

@@ -170,8 +170,8 @@ func TestMixedPrecisionConverges(t *testing.T) {
 	}
 }
 
-// Checkpoints are independent of the precision: master weights and moments are in float32. Training resumes from one as if
-// it had never stopped.
+// Checkpoints are independent of the precision: master weights and moments are in float32. Training resumes from one as
+// if it had never stopped.
 func TestCheckpointsInMixedPrecision(t *testing.T) {
 	o := withQueue()
 	types := func(path string) (all []string) {

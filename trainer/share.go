@@ -10,9 +10,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Several processes, the ranks, train one model. Each begins with the same state ([Trainer.Write], [Read]) and learns from
-// a run of the batches of every step ([Trainer.Learn]). Somebody adds up their shares, along the tree of [openStep], and
-// all complete the step with the sum. Then they hold the same bits again: those of one process that learns from all.
+// Several processes, the ranks, train one model. Each begins with the same state ([Trainer.Write], [Read]) and learns
+// from a run of the batches of every step ([Trainer.Learn]). Somebody adds up their shares, along the tree of
+// [openStep], and all complete the step with the sum. Then they hold the same bits again: those of one process that
+// learns from all.
 
 // Share is what a process holds of an open step, or the sum of the shares of all.
 type Share struct {
@@ -27,9 +28,9 @@ type Keys struct {
 	IDs         []schemas.ImageID
 }
 
-// Learn adds a batch to the open step and completes nothing. number is that of the batch in the step, among those of all
-// processes. Learn uses up an input that was sent. give is nil, unless this is the last batch that this process has of the
-// step: then it gets the share while Learn computes it. What it does not get is for [Trainer.TakeShare].
+// Learn adds a batch to the open step and completes nothing. number is that of the batch in the step, among those of
+// all processes. Learn uses up an input that was sent. give is nil, unless this is the last batch that this process has
+// of the step: then it gets the share while Learn computes it. What it does not get is for [Trainer.TakeShare].
 func (t *Trainer) Learn(ctx context.Context, b *schemas.ScoredBatch, in Input, number int, give Give) (*Result, error) {
 	return t.stepOn(ctx, b, in, stepSlot{number, give}, func(*torch.Scope, *Result) error { return nil })
 }

@@ -114,8 +114,9 @@ func ofEight(o Options) Options {
 	return o
 }
 
-// Ranks that share the batches of every step have the state of a trainer that has them all, bit by bit: weights, moments,
-// momentum encoder and queue. So it is for a step that is short, for one with a batch that is set aside, and for several.
+// Ranks that share the batches of every step have the state of a trainer that has them all, bit by bit: weights,
+// moments, momentum encoder and queue. So it is for a step that is short, for one with a batch that is set aside, and
+// for several.
 func TestRanksMakeTheSameSteps(t *testing.T) {
 	const none = -1
 	for name, c := range map[string]struct {

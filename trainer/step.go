@@ -80,7 +80,8 @@ func (w *Whole) Add(r *Result) {
 	}
 }
 
-// Take returns the mean losses of the batches that were not set aside, and the sums of all counts. It begins a new step.
+// Take returns the mean losses of the batches that were not set aside, and the sums of all counts. It begins a new
+// step.
 func (w *Whole) Take() (Losses, Counts) {
 	var mean Losses
 	mean.add(w.losses, 1/float64(max(1, w.taught)))
@@ -184,9 +185,9 @@ func (t *Trainer) follow() {
 	t.followed = true
 }
 
-// tryForward computes the losses. Where they are not finite it tries again, and in the end sets the batch aside. A fault
-// of the device may pass; one of the batch comes back for ever. Features that are not finite mean broken weights, which no
-// other batch would mend.
+// tryForward computes the losses. Where they are not finite it tries again, and in the end sets the batch aside. A
+// fault of the device may pass; one of the batch comes back for ever. Features that are not finite mean broken weights,
+// which no other batch would mend.
 func (t *Trainer) tryForward(s *torch.Scope, r *Result, b *schemas.ScoredBatch, x tensors, masks []schemas.Mask) (*forward, *torch.Tensor, error) {
 	for try := 1; ; try++ {
 		f, err := t.forward(s, b, x, masks, t.masker(b))
@@ -248,9 +249,9 @@ func features(b *schemas.ScoredBatch, f *forward, step int64) schemas.FeatureBlo
 	return block
 }
 
-// itmPlan lists the (image, text) pairs of the matching loss with their labels, in the order of the authors' code. First
-// come the N true pairs. Then follow negatives, connections and second-hardest replacements, each of the texts and then of
-// the images.
+// itmPlan lists the (image, text) pairs of the matching loss with their labels, in the order of the authors' code.
+// First come the N true pairs. Then follow negatives, connections and second-hardest replacements, each of the texts
+// and then of the images.
 type itmPlan struct {
 	images, texts, labels []int64
 	dropped               int // anchors that give no pair
@@ -262,10 +263,10 @@ func (p *itmPlan) add(image, text, label int64) {
 	p.labels = append(p.labels, label)
 }
 
-// planITM turns the choices into pairs. An ambiguous pair is replaced by the anchor's second-hardest candidate, taken as a
-// negative without asking Con-D (MAFA section 4.1, Algorithm 1). An anchor without a further candidate, or without any,
-// gives no pair. With Eliminate a connection gives no pair. With ITM off every hardest candidate is a negative, as in
-// GRIT-VLP.
+// planITM turns the choices into pairs. An ambiguous pair is replaced by the anchor's second-hardest candidate, taken
+// as a negative without asking Con-D (MAFA section 4.1, Algorithm 1). An anchor without a further candidate, or without
+// any, gives no pair. With Eliminate a connection gives no pair. With ITM off every hardest candidate is a negative, as
+// in GRIT-VLP.
 func planITM(n int, i2t, t2i []pick, ecm ECMOptions) itmPlan {
 	var p itmPlan
 	for b := range int64(n) {
@@ -310,8 +311,8 @@ func (p *itmPlan) addClass(class Class, i2t, t2i []pick, ecm ECMOptions) {
 // mlmPlan lists the (image, text) rows of the masked-language loss.
 type mlmPlan struct{ images, texts []int64 }
 
-// planMLM takes the N true pairs. Extra rows with masks of their own are the connections of the images and then those of
-// the texts (MAFA eq. 4). A pair that is a connection in both directions makes two rows, as in the authors' code.
+// planMLM takes the N true pairs. Extra rows with masks of their own are the connections of the images and then those
+// of the texts (MAFA eq. 4). A pair that is a connection in both directions makes two rows, as in the authors' code.
 func planMLM(n int, i2t, t2i []pick, ecm ECMOptions) mlmPlan {
 	var p mlmPlan
 	for b := range int64(n) {

@@ -2,11 +2,11 @@ package trainer
 
 import "github.com/pairstream/pairstream/internal/model/torch"
 
-// tripleContrastive returns TCL's alignment loss, the mean of six terms. It compares image and text with the keys of the
-// other modality, those of their own, and the local features of the batch. The first two terms have the targets that
-// [ITCOptions.Targets] asks for. The last four terms have hard targets. As in the authors' code the sum is divided by 6,
-// and the anchors are the model's own features. All that they are compared with comes from the momentum encoder and is
-// constant.
+// tripleContrastive returns TCL's alignment loss, the mean of six terms. It compares image and text with the keys of
+// the other modality, those of their own, and the local features of the batch. The first two terms have the targets
+// that [ITCOptions.Targets] asks for. The last four terms have hard targets. As in the authors' code the sum is divided
+// by 6, and the anchors are the model's own features. All that they are compared with comes from the momentum encoder
+// and is constant.
 func (t *Trainer) tripleContrastive(s *torch.Scope, f *forward, i2t, t2i direction, alpha float64) *torch.Tensor {
 	o := t.options.ITC
 	f.simI2I = similarities(s, f.image, f.keys.image, f.temperature)
@@ -57,9 +57,10 @@ func (t *Trainer) localTexts(s *torch.Scope, f *forward) *torch.Tensor {
 	return localContrastive(s, f.text, tokens, f.temperature, counts)
 }
 
-// localContrastive returns the mean over samples of the mean over a sample's local features of -log p. The softmax's share
-// p is that of the anchor's similarity with that local feature, against the local features of all other samples. locals is
-// [n, k, e], of which sample i has the first counts[i]. The other local features of the sample itself have no part.
+// localContrastive returns the mean over samples of the mean over a sample's local features of -log p. The softmax's
+// share p is that of the anchor's similarity with that local feature, against the local features of all other samples.
+// locals is [n, k, e], of which sample i has the first counts[i]. The other local features of the sample itself have no
+// part.
 func localContrastive(s *torch.Scope, anchors, locals, temperature *torch.Tensor, counts []int) *torch.Tensor {
 	n, k := locals.Size(0), locals.Size(1)
 	sims := similarities(s, anchors, s.Reshape(locals, n*k, -1), temperature) // [n, n*k]

@@ -1,5 +1,5 @@
-// Package python tests the Python package beside it: against the embedded broker, and against the codec of package schemas.
-// The tests are skipped where python3 or a package that pyproject.toml asks for is missing.
+// Package python tests the Python package beside it: against the embedded broker, and against the codec of package
+// schemas. The tests are skipped where python3 or a package that pyproject.toml asks for is missing.
 package python
 
 import (

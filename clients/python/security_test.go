@@ -43,8 +43,8 @@ func identity(t *testing.T, dir, name string) (pair tls.Certificate, certFile, k
 	return pair, certFile, keyFile
 }
 
-// TestSecuredBroker publishes and reads through TLS with a client's certificate and a password, set by the variables of the
-// Go programs. Whoever lacks one of them gets an error, and no silence.
+// TestSecuredBroker publishes and reads through TLS with a client's certificate and a password, set by the variables of
+// the Go programs. Whoever lacks one of them gets an error, and no silence.
 func TestSecuredBroker(t *testing.T) {
 	run := python(t, "msgpack", "confluent_kafka")
 	dir := t.TempDir()

@@ -60,8 +60,8 @@ func shown(t *testing.T, dir string) *schemas.Batch {
 	return b
 }
 
-// TestRunScoresNothingTakenBack takes an image back between two epochs. The stage keeps the encodings of the first one, and in
-// the second one the image is masked all the same.
+// TestRunScoresNothingTakenBack takes an image back between two epochs. The stage keeps the encodings of the first one,
+// and in the second one the image is masked all the same.
 func TestRunScoresNothingTakenBack(t *testing.T) {
 	dir := t.TempDir()
 	log := logtest.Open(t, logtest.Broker(t), "test", 1)

@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// guardSettings are what the guard of a process depends on. Without a least precision and an automatic threshold it does not
-// measure.
+// guardSettings are what the guard of a process depends on. Without a least precision and an automatic threshold it
+// does not measure.
 type guardSettings struct {
 	least float64 // COND_MIN_PRECISION; 0: connections are always on
 	high  float64 // threshold of connections
@@ -27,14 +27,14 @@ type guardSettings struct {
 	people func(ctx context.Context, p feedback.Place) (discriminator.People, error)
 }
 
-// guard estimates how much is true of Con-D's connections in a lane, on the lane's first batches. Until it knows enough, and
-// for ever where the precision may be no higher than COND_MIN_PRECISION, the lane mines no connections.
+// guard estimates how much is true of Con-D's connections in a lane, on the lane's first batches. Until it knows
+// enough, and for ever where the precision may be no higher than COND_MIN_PRECISION, the lane mines no connections.
 //
 // The measurement is a function of the batches, and its state lies in the marks. So a new owner goes on with it, and a
 // verdict stays. Another Con-D, threshold or COND_MIN_PRECISION begins a new measurement.
 //
-// What people say of connections is no input of the lane. It is taken up at the first batch of an epoch of a group, and noted
-// in the log before it is used (package internal/log/feedback). It may change the verdict then.
+// What people say of connections is no input of the lane. It is taken up at the first batch of an epoch of a group, and
+// noted in the log before it is used (package internal/log/feedback). It may change the verdict then.
 type guard struct {
 	settings guardSettings
 	state    guardState
@@ -158,7 +158,8 @@ func (g *guard) off() bool {
 	return g.settings.measures() && !g.state.Check.Open && g.state.Check.Off()
 }
 
-// measure adds a batch to the measurement, and decides when there is enough. It returns the candidates that Con-D confirms.
+// measure adds a batch to the measurement, and decides when there is enough. It returns the candidates that Con-D
+// confirms.
 func (g *guard) measure(ctx context.Context, core scorer, b *schemas.Batch, in discriminator.Input) (*schemas.Confirmed, error) {
 	tagger, err := g.settings.tagger()
 	if err != nil {

@@ -52,8 +52,8 @@ type noTags struct{}
 
 func (noTags) Tags(words []string) []string { return make([]string, len(words)) }
 
-// guarded runs batches of three samples through a stage that goes on from a mark's state. It returns what the stage did, and
-// how many batches it loaded images of.
+// guarded runs batches of three samples through a stage that goes on from a mark's state. It returns what the stage
+// did, and how many batches it loaded images of.
 func guarded(t *testing.T, core scorer, g guardSettings, state []byte, from, to int32) ([]stagetest.Event, int) {
 	t.Helper()
 	loads := 0
@@ -82,7 +82,8 @@ const (
 	latest  = (4096+2)/3 - 1
 )
 
-// Batches have no candidates until enough is measured, and none for ever where too much of what is confirmed may be wrong.
+// Batches have no candidates until enough is measured, and none for ever where too much of what is confirmed may be
+// wrong.
 func TestGuardDecides(t *testing.T) {
 	for name, c := range map[string]struct {
 		least   float64

@@ -57,8 +57,8 @@ func plainly(t *testing.T, g guardSettings, keep keeping, wrong int, state []byt
 	return out.Events
 }
 
-// The bound learns while the guard measures, once a batch. A new owner that goes on from any mark writes the same records and
-// marks, whether connections are on or off.
+// The bound learns while the guard measures, once a batch. A new owner that goes on from any mark writes the same
+// records and marks, whether connections are on or off.
 func TestBoundAndGuardGoOnFromEveryMark(t *testing.T) {
 	for name, wrong := range map[string]int{"on": 0, "off": 3} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 // noModel stands in scored batches for the fingerprint of Con-D where none was asked.
 const noModel = "none"
 
-// without is the stage where CANDIDATES is 0: batches have no candidates, and no Con-D is loaded. It keeps the state of the
-// lane, so that a Con-D that comes later goes on where the last one stopped.
+// without is the stage where CANDIDATES is 0: batches have no candidates, and no Con-D is loaded. It keeps the state of
+// the lane, so that a Con-D that comes later goes on where the last one stopped.
 type without struct {
 	state       []byte
 	instruments *service.Instruments

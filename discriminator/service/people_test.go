@@ -28,7 +28,8 @@ func (s *sayers) people(_ context.Context, p feedback.Place) (discriminator.Peop
 	return s.byEpoch[p.Epoch], nil
 }
 
-// epochs runs a first epoch in which the guard decides, and two short ones. It goes on from a mark, behind so many batches.
+// epochs runs a first epoch in which the guard decides, and two short ones. It goes on from a mark, behind so many
+// batches.
 func epochs(t *testing.T, core scorer, g guardSettings, state []byte, after int) []stagetest.Event {
 	t.Helper()
 	loads := 0
@@ -49,8 +50,8 @@ func epochs(t *testing.T, core scorer, g guardSettings, state []byte, after int)
 	return out.Events
 }
 
-// What people say when an epoch begins may switch connections off, or on again. The record of its first batch says so, and a
-// new owner that goes on from any mark writes the same.
+// What people say when an epoch begins may switch connections off, or on again. The record of its first batch says so,
+// and a new owner that goes on from any mark writes the same.
 func TestPeopleChangeTheVerdict(t *testing.T) {
 	said := func(list ...int) (all []discriminator.People) {
 		for i := 0; i < len(list); i += 2 {

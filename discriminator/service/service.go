@@ -167,8 +167,8 @@ func (s Settings) threshold() (float64, error) {
 	return high, nil
 }
 
-// level returns the probability from which a candidate is no negative for the trainer. An automatic threshold is never lower
-// than the lowest of [discriminator.Thresholds].
+// level returns the probability from which a candidate is no negative for the trainer. An automatic threshold is never
+// lower than the lowest of [discriminator.Thresholds].
 func (s Settings) level() float64 {
 	high, err := s.threshold()
 	if err != nil {

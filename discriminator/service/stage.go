@@ -112,8 +112,8 @@ func (s *stage) emit(rec stream.Record, made schemas.Record, out stream.Output) 
 	return out.Emit(schemas.Scored, made, out.After(rec, state))
 }
 
-// score loads what the batch refers to, unless Con-D is not asked. The encoder has read every image before. One that is gone
-// for ever is masked, and the record says so; any other fault is one of the bucket, and worth waiting for.
+// score loads what the batch refers to, unless Con-D is not asked. The encoder has read every image before. One that is
+// gone for ever is masked, and the record says so; any other fault is one of the bucket, and worth waiting for.
 func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBatch, error) {
 	input := discriminator.Input{IDs: s.loader.IDs(b)}
 	if b.M == 0 {
@@ -136,8 +136,8 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 	return s.measure(ctx, b, input)
 }
 
-// measure lets the guard measure a batch. With plain images Con-D is asked about the candidates first, whatever the guard
-// decides: the bound learns from them, and the guard finds their scores among what is kept.
+// measure lets the guard measure a batch. With plain images Con-D is asked about the candidates first, whatever the
+// guard decides: the bound learns from them, and the guard finds their scores among what is kept.
 func (s *stage) measure(ctx context.Context, b *schemas.Batch, in discriminator.Input) (scored *schemas.ScoredBatch, err error) {
 	if s.kept != nil {
 		if scored, err = s.askKept(ctx, b, in); err != nil {
@@ -158,8 +158,8 @@ func (s *stage) measure(ctx context.Context, b *schemas.Batch, in discriminator.
 	return scored, nil
 }
 
-// hold puts the encodings of images that are kept into the input, and returns their samples as masks, so that nobody loads
-// them.
+// hold puts the encodings of images that are kept into the input, and returns their samples as masks, so that nobody
+// loads them.
 func (s *stage) hold(b *schemas.Batch, in *discriminator.Input) (spared []schemas.Mask) {
 	if s.kept == nil {
 		return nil
@@ -256,7 +256,8 @@ type mark struct {
 	Bound *discriminator.Bound `json:"bound,omitempty"`
 }
 
-// readMark reads a state. That of augmented images, and of a discriminator that ruled nothing out, is the guard's alone.
+// readMark reads a state. That of augmented images, and of a discriminator that ruled nothing out, is the guard's
+// alone.
 func readMark(raw []byte) (mark, error) {
 	var m mark
 	if len(raw) == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/internal/model/model"
 )
 
-// models are the weights that the lanes of this process follow. Lanes in spans of different weights have a model each. The
-// one that was opened last answers queries, and stays. It is safe for concurrent use.
+// models are the weights that the lanes of this process follow. Lanes in spans of different weights have a model each.
+// The one that was opened last answers queries, and stays. It is safe for concurrent use.
 type models struct {
 	log  *stream.Log
 	dir  string // of checkpoints

@@ -134,8 +134,8 @@ func detector(path string) func() (func(string) string, error) {
 	})
 }
 
-// modelPlaces returns where the models are looked for: beside the program, where a package of a distribution has them, and
-// where Go keeps the module that brings them, as a program that was built here finds them.
+// modelPlaces returns where the models are looked for: beside the program, where a package of a distribution has them,
+// and where Go keeps the module that brings them, as a program that was built here finds them.
 func modelPlaces() []string {
 	var places []string
 	if program, err := os.Executable(); err == nil {

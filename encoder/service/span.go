@@ -17,9 +17,9 @@ import (
 // seal. Every mark says what its span was begun with, so a new owner goes on with that, whatever its own settings are.
 //
 // The weights of a span are those that the trainer has announced last when its first pair comes. That moment is chance,
-// so the choice is noted in the log before it is used (package internal/log/weights). A new owner, one that is paused and a
-// replay find it there. The indexer closes its group where the weights change. That group has fewer pairs by those that
-// the span holds twice, which only the indexer knows.
+// so the choice is noted in the log before it is used (package internal/log/weights). A new owner, one that is paused
+// and a replay find it there. The indexer closes its group where the weights change. That group has fewer pairs by
+// those that the span holds twice, which only the indexer knows.
 
 // span is the part of a lane that is made with the same weights and rules.
 type span struct {
@@ -49,7 +49,8 @@ type spans struct {
 	opened  string // fingerprint of the weights that are open; empty: none
 }
 
-// locate finds the lane's place when it has none yet: it is new, or an older encoder wrote it. Nothing is held back then.
+// locate finds the lane's place when it has none yet: it is new, or an older encoder wrote it. Nothing is held back
+// then.
 func (p *spans) locate(rec stream.Record, out stream.Output) {
 	if p.located {
 		return
@@ -144,8 +145,8 @@ func (p *spans) close() {
 	}
 }
 
-// spanned begins the state of a lane. No state of a spool begins so, which is all that older encoders wrote for lanes that
-// follow nobody. A spool that has no tar yet has no bytes.
+// spanned begins the state of a lane. No state of a spool begins so, which is all that older encoders wrote for lanes
+// that follow nobody. A spool that has no tar yet has no bytes.
 const spanned = "\x00follow"
 
 // spooled is the state of a lane.

@@ -1,8 +1,9 @@
 // Package service is the encoder as a service: it reads pairs, lets the core embed them in batches, and writes
-// embeddings. Every pair gives one record, in order: its embedding, or a refusal where its image cannot be had; so a place
-// in the log belongs to one pair, whoever finds what in the bucket. A refused pair goes to dead-letters as well, and so
-// does what is no pair. A pair that a rule of FILTER drops has a refusal that names the rule, and no dead letter: those
-// would be many. Neither has one that is taken back. Rules and followed weights change between spans alone (span).
+// embeddings. Every pair gives one record, in order: its embedding, or a refusal where its image cannot be had; so a
+// place in the log belongs to one pair, whoever finds what in the bucket. A refused pair goes to dead-letters as well,
+// and so does what is no pair. A pair that a rule of FILTER drops has a refusal that names the rule, and no dead
+// letter: those would be many. Neither has one that is taken back. Rules and followed weights change between spans
+// alone (span).
 package service
 
 import (
@@ -65,8 +66,8 @@ type held struct {
 // heldPerBatch bounds the pairs that are held, for each pair of a batch: rules may drop most of them.
 const heldPerBatch = 16
 
-// newStages makes stages like the one given. The spool's lane is that of the stage; without a root there is none. A lane
-// that follows nobody has no weights in next.
+// newStages makes stages like the one given. The spool's lane is that of the stage; without a root there is none. A
+// lane that follows nobody has no weights in next.
 func newStages(like stage, o shard.SpoolOptions, next spans) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
 		s := like
@@ -132,8 +133,8 @@ func (s *stage) refuse(ctx context.Context, rec stream.Record, reason error, out
 
 const maxProblemBytes = 512
 
-// explained puts what a producer has found wrong with a record before our own reason: `pairstream produce` publishes what
-// is no pair with the key "problem".
+// explained puts what a producer has found wrong with a record before our own reason: `pairstream produce` publishes
+// what is no pair with the key "problem".
 func explained(rec stream.Record, reason error) error {
 	value, err := msgvalue.Decode(rec.Value)
 	if err != nil {

@@ -87,7 +87,8 @@ func newFilteredStage(t *testing.T, c *core, rules string, o shard.SpoolOptions,
 	return s, rt
 }
 
-// told describes what a stage did: "+3" an embedding of the pair at offset 3, "-3" its refusal, "x3" a dead letter, "seal".
+// told describes what a stage did: "+3" an embedding of the pair at offset 3, "-3" its refusal, "x3" a dead letter,
+// "seal".
 func told(events []stagetest.Event) string {
 	var words []string
 	for _, e := range events {
@@ -220,8 +221,8 @@ func TestFaultsKeepWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestInlineImagesAreSpooled resumes from the mark of every record: the references, and the bytes in the folder, are those
-// of a run that nothing disturbed. Junk leaves nothing there.
+// TestInlineImagesAreSpooled resumes from the mark of every record: the references, and the bytes in the folder, are
+// those of a run that nothing disturbed. Junk leaves nothing there.
 func TestInlineImagesAreSpooled(t *testing.T) {
 	junk := []byte("<html>404</html>")
 	cut := picture(t, 9)

@@ -1,5 +1,5 @@
-// Command scored reads the scored mini-batches of one lane and prints the connections in them, a line of JSON each: image
-// and text pairs that were hard negatives, and that the connection discriminator (Con-D) took for matches.
+// Command scored reads the scored mini-batches of one lane and prints the connections in them, a line of JSON each:
+// image and text pairs that were hard negatives, and that the connection discriminator (Con-D) took for matches.
 //
 // It uses public packages alone: schemas for the records and segmentio/kafka-go for the log.
 package main

@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// state is what a mark says of the lane: the options that the group was begun with, and the epoch at whose start the mark
-// lies. A mark of epoch 0 lies before the group.
+// state is what a mark says of the lane: the options that the group was begun with, and the epoch at whose start the
+// mark lies. A mark of epoch 0 lies before the group.
 type state struct {
 	grouper.Options
 	Resume *grouper.Resume `json:",omitempty"`
@@ -27,8 +27,8 @@ func encodeState(o grouper.Options, at *grouper.Resume) ([]byte, error) {
 	return raw, nil
 }
 
-// decodeState reads what encodeState wrote. No state is a place between groups, or the mark of an older grouper, which did
-// not say.
+// decodeState reads what encodeState wrote. No state is a place between groups, or the mark of an older grouper, which
+// did not say.
 func decodeState(raw []byte) (*state, error) {
 	if len(raw) == 0 {
 		return nil, nil

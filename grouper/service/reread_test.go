@@ -11,9 +11,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestALateEpochIsResumedLikeAnEarlyOne kills the owner amid epochs 1, 10 and 19 of 20. Its successor reads as many records
-// again in each of them before it makes the next batch. It has to know the members of the open groups, and at most two
-// epochs of batches and features.
+// TestALateEpochIsResumedLikeAnEarlyOne kills the owner amid epochs 1, 10 and 19 of 20. Its successor reads as many
+// records again in each of them before it makes the next batch. It has to know the members of the open groups, and at
+// most two epochs of batches and features.
 func TestALateEpochIsResumedLikeAnEarlyOne(t *testing.T) {
 	const epochs, pairs, batches, groups = 20, 35, 5, 2
 	for name, test := range map[string]struct {
@@ -53,8 +53,8 @@ func TestALateEpochIsResumedLikeAnEarlyOne(t *testing.T) {
 	}
 }
 
-// TestNoCrashChangesALateEpoch kills the owner before each record of five epochs. The trainer leaves samples out, for one
-// epoch or for the rest, and writes blocks that are refused.
+// TestNoCrashChangesALateEpoch kills the owner before each record of five epochs. The trainer leaves samples out, for
+// one epoch or for the rest, and writes blocks that are refused.
 func TestNoCrashChangesALateEpoch(t *testing.T) {
 	for name, change := range map[string]func(*grouper.Options){
 		"by group": func(*grouper.Options) {},

@@ -20,8 +20,8 @@ func Run(ctx context.Context, log *stream.Log, i *service.Instruments, s Setting
 	return log.Run(ctx, Spec(ctx, log, i, s, nil))
 }
 
-// Spec returns the stage that Run runs. walked is called with the number of pairs after each walk, by several goroutines; nil:
-// nobody asks.
+// Spec returns the stage that Run runs. walked is called with the number of pairs after each walk, by several
+// goroutines; nil: nobody asks.
 func Spec(ctx context.Context, log *stream.Log, i *service.Instruments, s Settings, walked func(pairs int)) stream.StageSpec {
 	without := func(lane int) (dues []grouper.Due, err error) {
 		err = log.Forgone(ctx, Name, lane, func(raw []byte) error {

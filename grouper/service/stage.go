@@ -1,10 +1,11 @@
-// Package service is the grouper as a service: it feeds a lane's groups, neighbours, embeddings and features to the core
-// in the order in which the core asks for them, and writes batches.
+// Package service is the grouper as a service: it feeds a lane's groups, neighbours, embeddings and features to the
+// core in the order in which the core asks for them, and writes batches.
 //
-// A crash takes a lane back to the start of its epoch. Every batch carries a mark. It leads to the group's manifest, or to
-// the window's first with EPOCH_ORDER=lane, and to the batches and features of the epoch before. The core reads the members
-// anew and makes the same batches. How much it reads does not grow with the epochs. The mark holds the options that the group
-// was begun with. A new owner with other options finishes that group with the old ones, and makes the next with its own.
+// A crash takes a lane back to the start of its epoch. Every batch carries a mark. It leads to the group's manifest, or
+// to the window's first with EPOCH_ORDER=lane, and to the batches and features of the epoch before. The core reads the
+// members anew and makes the same batches. How much it reads does not grow with the epochs. The mark holds the options
+// that the group was begun with. A new owner with other options finishes that group with the old ones, and makes the
+// next with its own.
 //
 // A group of which no batch can be made is set aside: its manifest goes to the dead letters with the reason.
 package service
@@ -130,8 +131,8 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	return err
 }
 
-// resume returns the start of the epoch, or, once nothing of the group remains to be made, the place after it. A lane that
-// holds a record of a later group goes back to before it.
+// resume returns the start of the epoch, or, once nothing of the group remains to be made, the place after it. A lane
+// that holds a record of a later group goes back to before it.
 func (s *stage) resume(made schemas.Record, rec stream.Record, out stream.Output) stream.Mark {
 	switch b := made.(type) {
 	case *schemas.Batch:

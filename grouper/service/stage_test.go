@@ -182,8 +182,8 @@ func TestNoCrashChangesAWindow(t *testing.T) {
 	}
 }
 
-// TestSettingsChangeAtAGroupsBorder kills the owner at each record and starts anew with other settings: the open group is
-// finished with the old ones, and no group is lost.
+// TestSettingsChangeAtAGroupsBorder kills the owner at each record and starts anew with other settings: the open group
+// is finished with the old ones, and no group is lost.
 func TestSettingsChangeAtAGroupsBorder(t *testing.T) {
 	for name, change := range map[string]func(*grouper.Options){
 		"fewer epochs":    func(o *grouper.Options) { o.Epochs = 1 },
@@ -285,8 +285,8 @@ func TestADamagedGroupIsALetter(t *testing.T) {
 	}
 }
 
-// TestASealBehindAHeldRecord loses a chunk, so that the lane holds that of a later group when a seal ends the window. The
-// seal leads back to before the window, or a new owner would miss what is held.
+// TestASealBehindAHeldRecord loses a chunk, so that the lane holds that of a later group when a seal ends the window.
+// The seal leads back to before the window, or a new owner would miss what is held.
 func TestASealBehindAHeldRecord(t *testing.T) {
 	o := testOptions()
 	o.EpochOrder, o.EpochGroups = grouper.OrderLane, 3

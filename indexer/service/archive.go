@@ -22,8 +22,9 @@ import (
 // lookAgain is the time between two looks for new segments.
 const lookAgain = 10 * time.Second
 
-// RunSearch answers searches over the segments in SEGMENTS_ROOT at LIVE_ADDR until ctx ends. It takes new segments up, and gives
-// up those that are not there any more. It owns no lane. What is taken back is not found. It tells serving where it listens, when it has the segments that are there.
+// RunSearch answers searches over the segments in SEGMENTS_ROOT at LIVE_ADDR until ctx ends. It takes new segments up,
+// and gives up those that are not there any more. It owns no lane. What is taken back is not found. It tells serving
+// where it listens, when it has the segments that are there.
 func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Logger, serving func(net.Addr, *indexer.Archive)) (err error) {
 	if s.LiveAddr == "" {
 		return errors.New("LIVE_ADDR is empty: set it to the address that searches come to, such as 127.0.0.1:8080")

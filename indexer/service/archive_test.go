@@ -28,7 +28,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestSearchersNeedNoLane has two processes answer over the segments of two lanes. A pair that is taken back is not found.
+// TestSearchersNeedNoLane has two processes answer over the segments of two lanes. A pair that is taken back is not
+// found.
 func TestSearchersNeedNoLane(t *testing.T) {
 	folder := t.TempDir()
 	log := logtest.Open(t, logtest.Broker(t), "", 2)
@@ -83,8 +84,8 @@ func get(t *testing.T, addr string, pair schemas.PairID) (status int, body strin
 	return response.StatusCode, string(raw)
 }
 
-// TestSegmentsComeAndGo looks again after segments have come, after those of a lane were deleted, and after they are back.
-// Searches go on meanwhile.
+// TestSegmentsComeAndGo looks again after segments have come, after those of a lane were deleted, and after they are
+// back. Searches go on meanwhile.
 func TestSegmentsComeAndGo(t *testing.T) {
 	folder := t.TempDir()
 	place := must.Get(store.Open(t.Context(), folder, ""))(t)
@@ -134,8 +135,8 @@ func TestSegmentsComeAndGo(t *testing.T) {
 	must.Check(t, l.archive.Close())
 }
 
-// TestSegmentsOfStrangers has a pipe and segments under the names of others beside those of the run, and then cuts files that
-// are mapped. Searches go on in what is whole.
+// TestSegmentsOfStrangers has a pipe and segments under the names of others beside those of the run, and then cuts
+// files that are mapped. Searches go on in what is whole.
 func TestSegmentsOfStrangers(t *testing.T) {
 	folder := t.TempDir()
 	place := must.Get(store.Open(t.Context(), folder, ""))(t)
@@ -185,7 +186,8 @@ func TestSegmentsOfStrangers(t *testing.T) {
 	must.Check(t, l.archive.Close())
 }
 
-// TestASearchMeetsACutSegment cuts a segment that is mapped, and searches it in C. That is an error, and does not end the process.
+// TestASearchMeetsACutSegment cuts a segment that is mapped, and searches it in C. That is an error, and does not end
+// the process.
 func TestASearchMeetsACutSegment(t *testing.T) {
 	folder := t.TempDir()
 	place := must.Get(store.Open(t.Context(), folder, ""))(t)

@@ -18,14 +18,15 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// WriteFAISS writes the segments in SEGMENTS_ROOT into a folder, as indexes that FAISS reads. A group LANE/SEQ of a model becomes
+// WriteFAISS writes the segments in SEGMENTS_ROOT into a folder, as indexes that FAISS reads. A group LANE/SEQ of a
+// model becomes
 //
 //	MODEL/LANE-SEQ-images.faiss   IndexIVFScalarQuantizer, float16 rows, inner product
 //	MODEL/LANE-SEQ-texts.faiss    the same of the captions
 //	MODEL/LANE-SEQ-pairs.jsonl    line i is the pair with id i: its id, its position in the group, its image's reference
 //
-// Vectors are those of 8-bit codes. What is taken back is in no index, and its line is null. The file of pairs comes last.
-// Files of an earlier call are replaced. Wrote is called for every group.
+// Vectors are those of 8-bit codes. What is taken back is in no index, and its line is null. The file of pairs comes
+// last. Files of an earlier call are replaced. Wrote is called for every group.
 func WriteFAISS(ctx context.Context, log *stream.Log, s Settings, folder string, wrote func(*segment.Segment)) (err error) {
 	place, err := s.openStore(ctx, log)
 	if err != nil {

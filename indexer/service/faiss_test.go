@@ -17,8 +17,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestFAISSFindsWhatGroupsHold writes the groups of two lanes for FAISS, twice, with a pair that is taken back. FAISS finds every
-// other pair by its own vectors, in its group alone.
+// TestFAISSFindsWhatGroupsHold writes the groups of two lanes for FAISS, twice, with a pair that is taken back. FAISS
+// finds every other pair by its own vectors, in its group alone.
 func TestFAISSFindsWhatGroupsHold(t *testing.T) {
 	root, folder := t.TempDir(), t.TempDir()
 	log := logtest.Open(t, logtest.Broker(t), "", 2)

@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// The fill of a lane's group is reported from the moment that the lane is owned, before the first pair, until it is given
-// up.
+// The fill of a lane's group is reported from the moment that the lane is owned, before the first pair, until it is
+// given up.
 func TestFillIsReportedForOwnedLanes(t *testing.T) {
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
 	instruments := must.Get(rt.NewInstruments(Name, nil))(t)

@@ -169,8 +169,8 @@ func answered(t *testing.T, addr, method string, change func(*http.Request)) int
 	return response.StatusCode
 }
 
-// TestLiveSearchOfLoopbackAnswersNoOtherName has pages in a browser that reach loopback by way of their own DNS, or send
-// searches there without reading the answers.
+// TestLiveSearchOfLoopbackAnswersNoOtherName has pages in a browser that reach loopback by way of their own DNS, or
+// send searches there without reading the answers.
 func TestLiveSearchOfLoopbackAnswersNoOtherName(t *testing.T) {
 	open, behindToken := serve(t, Settings{}, liveLimits), serve(t, Settings{LiveToken: "0123456789abcdef"}, liveLimits)
 	for host, want := range map[string]int{

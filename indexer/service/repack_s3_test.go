@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestS3GroupsAreCopied puts the copies into a bucket, whose options stand in BUCKET_ROOTS alone. The owner dies before its
-// first record, and its successor has no crawl.
+// TestS3GroupsAreCopied puts the copies into a bucket, whose options stand in BUCKET_ROOTS alone. The owner dies before
+// its first record, and its successor has no crawl.
 func TestS3GroupsAreCopied(t *testing.T) {
 	server := s3test.Start(t)
 	server.Bucket(t, "shards")

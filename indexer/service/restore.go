@@ -17,8 +17,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// restorer gives live search the closed groups of a lane again, from the log, in the background. It restores one group at
-// a time, the newest first. Without one (nil) nothing is restored.
+// restorer gives live search the closed groups of a lane again, from the log, in the background. It restores one group
+// at a time, the newest first. Without one (nil) nothing is restored.
 type restorer struct {
 	log         *stream.Log
 	live        *indexer.Live
@@ -160,8 +160,8 @@ func (r *restorer) members(ctx context.Context, g *schemas.Group, end int64) ([]
 	return ids, err
 }
 
-// each calls do for the records with seqs from..end-1 of a lane. No record has an offset below its seq, so it looks from
-// there.
+// each calls do for the records with seqs from..end-1 of a lane. No record has an offset below its seq, so it looks
+// from there.
 func (r *restorer) each(ctx context.Context, topic schemas.Topic, id schemas.GroupID, from, end int64, do func(schemas.Record) error) error {
 	b, err := r.log.Bounds(ctx, topic, int(id.Lane))
 	if err != nil {
@@ -189,8 +189,8 @@ func (r *restorer) each(ctx context.Context, topic schemas.Topic, id schemas.Gro
 	return nil
 }
 
-// state is what a mark of the indexer says besides positions: the number of the lane's next group, and the rest as JSON,
-// for a new owner and for people. Marks of older indexers have the number alone.
+// state is what a mark of the indexer says besides positions: the number of the lane's next group, and the rest as
+// JSON, for a new owner and for people. Marks of older indexers have the number alone.
 type state struct {
 	next int64
 	more more

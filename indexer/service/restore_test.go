@@ -35,7 +35,8 @@ func indexing(t *testing.T, log *stream.Log, records int) {
 	}
 }
 
-// TestLiveSearchIsRestored finds after a restart what it found before: closed groups, with duplicates and repeats left out.
+// TestLiveSearchIsRestored finds after a restart what it found before: closed groups, with duplicates and repeats left
+// out.
 func TestLiveSearchIsRestored(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "test", 1)
 	w := log.NewPublisher(stream.PublisherOptions{})

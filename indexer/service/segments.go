@@ -78,8 +78,8 @@ func (s *segments) Close() error {
 	return s.store.Close()
 }
 
-// closed are the latest closed groups of a lane that have segments, as a mark keeps them. Only those of one model can be
-// asked.
+// closed are the latest closed groups of a lane that have segments, as a mark keeps them. Only those of one model can
+// be asked.
 type closed struct {
 	Model  string       `json:"model"`
 	Groups []store.Name `json:"groups"`
@@ -153,9 +153,9 @@ func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o 
 	return found, nil
 }
 
-// choose returns the latest segments of all lanes. Of its own lane it takes those that the lane knows to be its own. It looks
-// at all of the others, which it leaves in opened: a choice is final, and a lane whose group asks for what is no segment would
-// wait for ever.
+// choose returns the latest segments of all lanes. Of its own lane it takes those that the lane knows to be its own. It
+// looks at all of the others, which it leaves in opened: a choice is final, and a lane whose group asks for what is no
+// segment would wait for ever.
 func (s *segments) choose(ctx context.Context, lane int, model string, most int, own *closed, opened map[store.Name]*segment.Segment) ([]store.Name, error) {
 	all, err := s.store.List(ctx, model)
 	if err != nil {
@@ -192,8 +192,8 @@ const (
 	waitSay   = 30 * time.Second
 )
 
-// get maps a segment that a choice names. A replay with other settings makes other segments: it gets that of the same group,
-// and none where its lane has none.
+// get maps a segment that a choice names. A replay with other settings makes other segments: it gets that of the same
+// group, and none where its lane has none.
 func (s *segments) get(ctx context.Context, id schemas.GroupID, model string, name store.Name, own *closed) (*segment.Segment, error) {
 	if name.Lane != int(id.Lane) {
 		return s.await(ctx, id, model, name)
@@ -240,8 +240,8 @@ func (s *segments) await(ctx context.Context, id schemas.GroupID, model string, 
 	}
 }
 
-// another maps a segment of the same group with another digest. A replay makes such ones where its vectors are not those of
-// the original, bit by bit. Its records then differ, and it does not wait for ever.
+// another maps a segment of the same group with another digest. A replay makes such ones where its vectors are not
+// those of the original, bit by bit. Its records then differ, and it does not wait for ever.
 func (s *segments) another(ctx context.Context, model string, name store.Name, missing error) (*segment.Segment, error) {
 	all, err := s.store.List(ctx, model)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestS3ABucketThatTakesNoSegmentIsNamed has a bucket that refuses, one that is gone and a server that is away, where a group
-// is closed. The lane gets an error that names the place. It tries again, and goes on once the bucket is there.
+// TestS3ABucketThatTakesNoSegmentIsNamed has a bucket that refuses, one that is gone and a server that is away, where a
+// group is closed. The lane gets an error that names the place. It tries again, and goes on once the bucket is there.
 func TestS3ABucketThatTakesNoSegmentIsNamed(t *testing.T) {
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	writable, readOnly := s3test.Start(t), s3test.Start(t, "--readonly")

@@ -74,8 +74,8 @@ func askedBy(l *onelane.Log) []string {
 	return out
 }
 
-// TestALaneAsksItsLatestGroups asks two groups of the same model. A replay asks the same ones, and so does an owner after a
-// crash before any record, which may find segments of its own group and of later ones.
+// TestALaneAsksItsLatestGroups asks two groups of the same model. A replay asks the same ones, and so does an owner
+// after a crash before any record, which may find segments of its own group and of later ones.
 func TestALaneAsksItsLatestGroups(t *testing.T) {
 	o := scoped(schemas.ScopeLane)
 	whole := newLog(t)
@@ -130,8 +130,8 @@ func lanes(t *testing.T) [2]*onelane.Log {
 	return out
 }
 
-// TestAReplayAsksWhatTheCrawlAsked has lane 1 run behind lane 0, die now and then, and ask groups of both. A replay begins with
-// the notes, has lane 1 go ahead, and comes to the same records.
+// TestAReplayAsksWhatTheCrawlAsked has lane 1 run behind lane 0, die now and then, and ask groups of both. A replay
+// begins with the notes, has lane 1 go ahead, and comes to the same records.
 func TestAReplayAsksWhatTheCrawlAsked(t *testing.T) {
 	o := scoped(schemas.ScopeCrawl)
 	broker := logtest.Broker(t)
@@ -158,8 +158,9 @@ func TestAReplayAsksWhatTheCrawlAsked(t *testing.T) {
 	}
 }
 
-// TestAReplayThatMakesOthersDoesNotWait asks segments of other digests where these are what the lanes have made. It asks none
-// of a group without which a lane has ended, of one that was made with another model, and of one that its own lane lacks.
+// TestAReplayThatMakesOthersDoesNotWait asks segments of other digests where these are what the lanes have made. It
+// asks none of a group without which a lane has ended, of one that was made with another model, and of one that its own
+// lane lacks.
 func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 2)
 	s, o := newSegments(t, t.TempDir(), log), scoped(schemas.ScopeCrawl)
@@ -192,8 +193,8 @@ func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 	must.Check(t, closeAll(segments))
 }
 
-// TestSegmentsThatAreNoneAreNotChosen has a stranger's files among the segments of another lane, with the highest numbers. A
-// choice of them would be final.
+// TestSegmentsThatAreNoneAreNotChosen has a stranger's files among the segments of another lane, with the highest
+// numbers. A choice of them would be final.
 func TestSegmentsThatAreNoneAreNotChosen(t *testing.T) {
 	folder, log := t.TempDir(), logtest.Open(t, logtest.Broker(t), "", 2)
 	s, o := newSegments(t, folder, log), scoped(schemas.ScopeCrawl)
@@ -230,8 +231,8 @@ func TestALostSegmentIsNamed(t *testing.T) {
 	}
 }
 
-// TestAPlaceThatTakesNoSegmentIsNamed gives SEGMENTS_ROOT a file where the folder of a model belongs, as a disk that is full
-// or not mounted would. The lane gets an error that it can say, and tries again.
+// TestAPlaceThatTakesNoSegmentIsNamed gives SEGMENTS_ROOT a file where the folder of a model belongs, as a disk that is
+// full or not mounted would. The lane gets an error that it can say, and tries again.
 func TestAPlaceThatTakesNoSegmentIsNamed(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "segments")
 	s := newSegments(t, root, nil)

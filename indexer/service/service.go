@@ -18,8 +18,8 @@ import (
 // Name is the stage's, in metrics and consumer groups.
 const Name = "indexer"
 
-// Run indexes the lanes that this process is given, until ctx ends. The processor computes groups unless the settings want
-// the device to; live search is always the processor's.
+// Run indexes the lanes that this process is given, until ctx ends. The processor computes groups unless the settings
+// want the device to; live search is always the processor's.
 func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	tagger, err := nouns.Load()
 	if err != nil {

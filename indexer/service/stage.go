@@ -1,12 +1,12 @@
 // Package service is the indexer as a service: it reads embeddings, lets the core assemble and compute groups, and
 // writes their neighbour chunks and manifests. It also answers live searches over HTTP. Groups are computed on the
-// processor (internal/neighbors/knn/cpu) or, by the same binary, on the device (internal/neighbors/knn/device), with the same records. Live
-// search is the processor's.
+// processor (internal/neighbors/knn/cpu) or, by the same binary, on the device (internal/neighbors/knn/device), with
+// the same records. Live search is the processor's.
 //
-// A crash takes a lane back to the first embedding of its open group: every chunk carries the mark of that place, and the
-// core, given the same embeddings again, makes the same chunks. The mark holds the options that the group was begun with.
-// A new owner with other options finishes a group of which something is published with the old ones, and makes the next
-// with its own. A mark lies back by the core's window, and what comes before the group only fills it.
+// A crash takes a lane back to the first embedding of its open group: every chunk carries the mark of that place, and
+// the core, given the same embeddings again, makes the same chunks. The mark holds the options that the group was begun
+// with. A new owner with other options finishes a group of which something is published with the old ones, and makes
+// the next with its own. A mark lies back by the core's window, and what comes before the group only fills it.
 //
 // What comes behind a final seal is set aside.
 package service
@@ -184,8 +184,8 @@ func (s *stage) pass(rec stream.Record) {
 	}
 }
 
-// mark returns a place from which a new owner goes on with the record of a seq. Its seqs are those after the record that
-// carries it. Options are those of a group that is open there.
+// mark returns a place from which a new owner goes on with the record of a seq. Its seqs are those after the record
+// that carries it. Options are those of a group that is open there.
 func (s *stage) mark(from int64, o *indexer.Options) (stream.Mark, error) {
 	tally := s.tally.Clone()
 	raw, err := state{s.core.Next().Seq, more{From: from, Final: s.final, Seals: s.seals, Tally: &tally, Closed: s.closed}}.encode(o)
@@ -229,8 +229,8 @@ func (s *stage) add(ctx context.Context, rec stream.Record, e *schemas.Embedding
 	return nil
 }
 
-// errRepeatedSeal is why a seal is set aside that comes once more. A producer whose ack was lost may send it again, behind
-// pairs of the next group.
+// errRepeatedSeal is why a seal is set aside that comes once more. A producer whose ack was lost may send it again,
+// behind pairs of the next group.
 var errRepeatedSeal = errors.New("repeated seal: the lane had a seal of the same id before")
 
 // sealsKept is the number of seals whose ids are known.

@@ -74,7 +74,8 @@ func embedding(i int, model string) *schemas.Embedding {
 }
 
 // newLog returns a lane with groups that close by count, by a seal and by a new model, repeats within and across
-// groups, some of them between groups and before a seal, a record that is no embedding, and records behind a final seal.
+// groups, some of them between groups and before a seal, a record that is no embedding, and records behind a final
+// seal.
 func newLog(t *testing.T) *onelane.Log {
 	t.Helper()
 	l := onelane.New(t, 1)
@@ -156,7 +157,8 @@ func TestTalliesAddUp(t *testing.T) {
 	}
 }
 
-// TestNearDuplicatesAreAccounted drops them. What is in a group, what came again and what was left out add up to the lane.
+// TestNearDuplicatesAreAccounted drops them. What is in a group, what came again and what was left out add up to the
+// lane.
 func TestNearDuplicatesAreAccounted(t *testing.T) {
 	for _, policy := range []string{indexer.CountImages, indexer.DropImages} {
 		o := testOptions()
@@ -180,8 +182,8 @@ func TestNearDuplicatesAreAccounted(t *testing.T) {
 	}
 }
 
-// TestNoCrashChangesAGroup kills the owner before each record that it writes, takes away the last records of each output
-// that the brokers had not acknowledged, and kills its successor as well.
+// TestNoCrashChangesAGroup kills the owner before each record that it writes, takes away the last records of each
+// output that the brokers had not acknowledged, and kills its successor as well.
 func TestNoCrashChangesAGroup(t *testing.T) {
 	for name, set := range map[string]func(*indexer.Options){
 		"window of a group and a half": func(*indexer.Options) {},

@@ -204,8 +204,8 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// The map of docs/architecture.md names every folder of Go packages. It may name a folder above it instead, but not just
-// internal.
+// The map of docs/architecture.md names every folder of Go packages. It may name a folder above it instead, but not
+// just internal.
 func TestMapOfFoldersIsComplete(t *testing.T) {
 	r := load(t)
 	const page = "docs/architecture.md"

@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// What asks whether an error matches context.Canceled passes over a failure that is joined with an interruption. Package
-// interrupt alone tells them apart.
+// What asks whether an error matches context.Canceled passes over a failure that is joined with an interruption.
+// Package interrupt alone tells them apart.
 func TestInterruptionsAreToldFromFailures(t *testing.T) {
 	const home = "internal/base/interrupt"
 	r := load(t)

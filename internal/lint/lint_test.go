@@ -32,17 +32,17 @@ var pure = []string{
 	"internal/process/config", "internal/crawl/dataset", "internal/testing/golden", "grouper", "internal/demo/scenes", "internal/operate/capacity",
 }
 
-// kafkaClients maps modules that speak Kafka's protocol to the packages that may import them. Stages have one client. The
-// embedded broker, its tests and the tests' cluster have one of another make. Of internal/log/stream only tests speak the
-// protocol: [rooms] says so.
+// kafkaClients maps modules that speak Kafka's protocol to the packages that may import them. Stages have one client.
+// The embedded broker, its tests and the tests' cluster have one of another make. Of internal/log/stream only tests
+// speak the protocol: [rooms] says so.
 var kafkaClients = map[string][]string{
 	"github.com/segmentio/kafka-go":      {"internal/log/kafka", "internal/log/stream", "examples/producer", "examples/scored"},
 	"github.com/twmb/franz-go/pkg/kfake": {"internal/log/broker", "internal/log/stream"},
 	"github.com/twmb/franz-go":           {"internal/log/broker", "internal/log/kafka", "internal/log/stream", "internal/testing/kafkatest"},
 }
 
-// kafkaClient returns the module of an import, the longest that fits. It returns "" if the import has nothing to do with
-// Kafka.
+// kafkaClient returns the module of an import, the longest that fits. It returns "" if the import has nothing to do
+// with Kafka.
 func kafkaClient(importPath string) string {
 	longest := ""
 	for c := range kafkaClients {
@@ -225,11 +225,12 @@ func TestKafkaClientsStayInTheLog(t *testing.T) {
 	}
 }
 
-// bindings lists the packages that may import "C". Without cgo, image/jpeg replaces the binding of libjpeg-turbo. The fork
-// server is for tests alone.
+// bindings lists the packages that may import "C". Without cgo, image/jpeg replaces the binding of libjpeg-turbo. The
+// fork server is for tests alone.
 var bindings = []string{"internal/model/torch", "internal/model/torch/testdevice", "internal/model/ranks/nccl", "internal/neighbors/faiss", "internal/neighbors/knn/cpu", "internal/neighbors/filemap", "internal/content/jpeg", "internal/testing/forkserver"}
 
-// programsCarry are the packages with large clients of others' services. Programs give them to the packages that use them.
+// programsCarry are the packages with large clients of others' services. Programs give them to the packages that use
+// them.
 var programsCarry = []string{"internal/crawl/shard/cloud", "internal/crawl/producer", "internal/log/tracing/otlp"}
 
 func TestLargeClientsStayInPrograms(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A rule about a folder or a client that is gone forbids nothing. So every rule names what is there, and every exception is used.
+// A rule about a folder or a client that is gone forbids nothing. So every rule names what is there, and every
+// exception is used.
 func TestRulesNameWhatIsThere(t *testing.T) {
 	for _, problem := range goneFrom(load(t)) {
 		t.Error(problem)

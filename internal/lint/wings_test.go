@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// wings maps each wing of internal to the wings that it imports. The order is that of docs/architecture.md: a wing imports
-// only wings that stand above it in this list, so the wings form no circle.
+// wings maps each wing of internal to the wings that it imports. The order is that of docs/architecture.md: a wing
+// imports only wings that stand above it in this list, so the wings form no circle.
 var wings = []struct {
 	name    string
 	imports []string
@@ -86,8 +86,9 @@ func TestWingsImportOneWay(t *testing.T) {
 	}
 }
 
-// rooms are the packages of internal/log below which the log has no others, each with those that it imports. A room imports
-// only rooms that stand above it. stream speaks to the brokers through kafka alone, and names no client library.
+// rooms are the packages of internal/log below which the log has no others, each with those that it imports. A room
+// imports only rooms that stand above it. stream speaks to the brokers through kafka alone, and names no client
+// library.
 var rooms = []struct {
 	dir     string
 	imports []string

@@ -159,7 +159,8 @@ func race(warmUp, turns int, command string, sides ...*side) ([][]answer, error)
 	return answers, nil
 }
 
-// worker is pairstream's side of a row, by command. A command fills in Values and Series; the caller measures how long it takes.
+// worker is pairstream's side of a row, by command. A command fills in Values and Series; the caller measures how long
+// it takes.
 type worker map[string]func(ctx context.Context, a *answer) error
 
 // atEnd names the command that frees what a worker holds.

@@ -136,8 +136,8 @@ func writePhotos(j job, n int) (bytesEach float64, err error) {
 	return bytesEach, nil
 }
 
-// photo returns a picture with detail at all scales. Detail falls off with the frequency as in photographs, and there is
-// less of it in colour than in brightness.
+// photo returns a picture with detail at all scales. Detail falls off with the frequency as in photographs, and there
+// is less of it in colour than in brightness.
 func photo(key int64) image.Image {
 	r := rng.New(1, "bench.photo", key)
 	var planes [3][]float64 // brightness, blue against it, red against it

@@ -44,8 +44,8 @@ func (j job) shape(vocabulary int) (model.Config, error) {
 	return c, err
 }
 
-// tensors makes a worker for the job's device. On the processor it computes in float32, as the peers do. A GPU computes in
-// bfloat16, with the kernels that it likes best.
+// tensors makes a worker for the job's device. On the processor it computes in float32, as the peers do. A GPU computes
+// in bfloat16, with the kernels that it likes best.
 func (j job) tensors() (*torch.Worker, error) {
 	o := torch.WorkerOptions{Threads: j.Threads, Deterministic: true}
 	if j.Precision == torch.BFloat16.String() {

@@ -48,8 +48,9 @@ func kafkaVersion(jars string) (string, error) {
 	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "kafka-clients-"), ".jar"), nil
 }
 
-// kafkaWorker sends pairs through the same stages as plumbingWorker, over one broker of Apache Kafka. The broker is a process
-// of its own on the same cores. It lives for all turns, so that its code is compiled. Every turn has topics of its own.
+// kafkaWorker sends pairs through the same stages as plumbingWorker, over one broker of Apache Kafka. The broker is a
+// process of its own on the same cores. It lives for all turns, so that its code is compiled. Every turn has topics of
+// its own.
 type kafkaWorker struct {
 	job    job
 	broker *exec.Cmd
@@ -120,7 +121,8 @@ func (w *kafkaWorker) await(ctx context.Context) error {
 	}
 }
 
-// kafkaSettings are Kafka's defaults, but for what one broker on a small machine needs. It flushes files when the system does.
+// kafkaSettings are Kafka's defaults, but for what one broker on a small machine needs. It flushes files when the
+// system does.
 func kafkaSettings(client, controller, folder string) string {
 	settings := map[string]string{
 		"process.roles": "broker,controller", "node.id": "0", "controller.quorum.voters": "0@" + controller, "log.dirs": folder,

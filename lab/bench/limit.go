@@ -15,14 +15,16 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
 )
 
-// Limit is what the machine would let a row reach that did nothing but its largest part, as it was measured in the same run.
+// Limit is what the machine would let a row reach that did nothing but its largest part, as it was measured in the same
+// run.
 type Limit struct {
 	Value float64 `json:"value"` // in the row's unit
 	Of    string  `json:"of"`
 	Share float64 `json:"share"` // of the limit that the row reached
 }
 
-// enough is the share of its limit at which a row that was measured beside it has little left to win, whatever it set out for.
+// enough is the share of its limit at which a row that was measured beside it has little left to win, whatever it set
+// out for.
 const enough = 0.8
 
 // limited notes a limit of the row's figure.
@@ -34,8 +36,8 @@ func (r *Result) limited(value float64, of string) {
 	r.Limit = &Limit{value, of, share}
 }
 
-// computed notes a limit of the row's figure of so many threads. The share is that of processor time, which does not depend on
-// when the system's scheduler lets a second thread begin.
+// computed notes a limit of the row's figure of so many threads. The share is that of processor time, which does not
+// depend on when the system's scheduler lets a second thread begin.
 func (r *Result) computed(value float64, threads int, of string) {
 	r.Limit = &Limit{value, of, value * float64(threads) / r.Ours.CPU}
 }
@@ -95,7 +97,8 @@ func integerLimit(of string, products func(n float64) float64) func(context.Cont
 	}
 }
 
-// codesLimit is the time in which one thread reads the codes of all that is left for each pair of a walk, if they lay in the cache.
+// codesLimit is the time in which one thread reads the codes of all that is left for each pair of a walk, if they lay
+// in the cache.
 func codesLimit(ctx context.Context, b *bench, r *Result) error {
 	answers, err := b.alone(ctx, "codes", job{Folder: b.folder}, 1)
 	if err != nil {
@@ -165,8 +168,8 @@ func decoderLimit(size int) func(context.Context, *bench, *Result) error {
 	}
 }
 
-// decoding measures the seconds in which pairstream decodes an image of the row for a size, and those for an eighth of the
-// pixels of each side. Nearly all of the latter goes to Huffman codes.
+// decoding measures the seconds in which pairstream decodes an image of the row for a size, and those for an eighth of
+// the pixels of each side. Nearly all of the latter goes to Huffman codes.
 func (b *bench) decoding(ctx context.Context, size int) (decode, entropy float64, err error) {
 	const n = 32
 	j := job{Folder: b.folder, Options: map[string]float64{"images": n, "size": float64(size)}}
@@ -190,8 +193,8 @@ func (b *bench) decoding(ctx context.Context, size int) (decode, entropy float64
 	return decode, entropy, err
 }
 
-// sampleLimit is the share of sampling if all stages computed at one speed: the operations of the encoder and of Con-D, beside
-// those of training. Both encode a pair once, whatever the epochs.
+// sampleLimit is the share of sampling if all stages computed at one speed: the operations of the encoder and of Con-D,
+// beside those of training. Both encode a pair once, whatever the epochs.
 func sampleLimit(_ context.Context, _ *bench, r *Result) error {
 	const epochs, candidates = 8, 2 // of the demo
 	c, err := model.Preset("micro", stepVocabulary("tiny"))
@@ -286,8 +289,8 @@ func codes(_ context.Context, a *answer) error {
 	return nil
 }
 
-// scanned measures how long scans of codes take: of those of centroids, which stay in the cache, and of rows of lists, which lie
-// one after another in memory.
+// scanned measures how long scans of codes take: of those of centroids, which stay in the cache, and of rows of lists,
+// which lie one after another in memory.
 func scanned(centroids, rows int) (time.Duration, error) {
 	const turns = 200
 	codes := knn.Codes{Values: make([]int8, max(centroids, turns*rows)*benchDim), Scales: make([]float32, max(centroids, turns*rows)), Dim: benchDim}

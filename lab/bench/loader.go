@@ -23,7 +23,8 @@ const (
 	loaderWorkers = 2
 )
 
-// loaderSides lists the loaders' programs: pairstream's, its two peers, and a DataLoader over images in memory, the limit.
+// loaderSides lists the loaders' programs: pairstream's, its two peers, and a DataLoader over images in memory, the
+// limit.
 var loaderSides = []string{"pairstream", "webdataset", "mosaic", "memory"}
 
 // loaderRow measures three loaders for PyTorch. Both peers are measured, and the row compares with the faster one.

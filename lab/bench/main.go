@@ -115,7 +115,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return writeDevice(*results, deviceTable)
 }
 
-// choose returns the rows that the user names. A short run of all of them leaves out those that want what it does not install.
+// choose returns the rows that the user names. A short run of all of them leaves out those that want what it does not
+// install.
 func (b *bench) choose(table []row, only string) ([]row, error) {
 	chosen, err := choose(table, only)
 	if err == nil && b.short && only == "" {

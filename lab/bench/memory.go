@@ -13,9 +13,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// memoryRow closes a group of a million pairs. All memory is taken as in production. The search for neighbours would take
-// a quarter of an hour on two cores. So the worker stops it after a minute and makes its result up: the search takes all
-// its memory at its start.
+// memoryRow closes a group of a million pairs. All memory is taken as in production. The search for neighbours would
+// take a quarter of an hour on two cores. So the worker stops it after a minute and makes its result up: the search
+// takes all its memory at its start.
 func memoryRow(ctx context.Context, b *bench) (*Result, error) {
 	n := b.size(1_000_000, 5_000)
 	one := *b

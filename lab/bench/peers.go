@@ -73,8 +73,8 @@ func (b *bench) homes() ([]home, error) {
 	return nil, fmt.Errorf("no current wheels at %s: run `make bench`, which installs them, or name their Python with --current", b.current)
 }
 
-// coreTypes returns the sets of OpenBLAS's kernels that a processor with these flags can run and that may be quicker than
-// those that OpenBLAS has chosen. Old releases take their oldest kernels on processors that they do not know.
+// coreTypes returns the sets of OpenBLAS's kernels that a processor with these flags can run and that may be quicker
+// than those that OpenBLAS has chosen. Old releases take their oldest kernels on processors that they do not know.
 func coreTypes(flags string, chosen string) []string {
 	has := strings.Fields(flags)
 	var out []string
@@ -86,9 +86,9 @@ func coreTypes(flags string, chosen string) []string {
 	return out
 }
 
-// enter starts an entrant. Its OpenMP threads sleep while they wait. By default they spin and take the processors from the
-// threads of OpenBLAS. The peers would then be up to four times slower. A choice of kernels in the environment of the bench
-// does not reach the peers.
+// enter starts an entrant. Its OpenMP threads sleep while they wait. By default they spin and take the processors from
+// the threads of OpenBLAS. The peers would then be up to four times slower. A choice of kernels in the environment of
+// the bench does not reach the peers.
 func (b *bench) enter(ctx context.Context, e Entrant, j job) (*side, error) {
 	j.Variant = e.program.variant
 	command := []string{"env", "-u", "OPENBLAS_CORETYPE", "OMP_WAIT_POLICY=PASSIVE"}
@@ -98,8 +98,8 @@ func (b *bench) enter(ctx context.Context, e Entrant, j job) (*side, error) {
 	return b.start(ctx, fmt.Sprintf("the peer %s of %s", e.Program, e.Home), j, append(command, e.python, filepath.Join(b.peers, e.program.script))...)
 }
 
-// contest tries every peer of a duel and returns them all, the best one marked. A short run tries none of them, as it meets
-// them all.
+// contest tries every peer of a duel and returns them all, the best one marked. A short run tries none of them, as it
+// meets them all.
 func (b *bench) contest(ctx context.Context, d duel) ([]Entrant, error) {
 	var tried []Entrant
 	for _, e := range d.entrants(b.installed) {

@@ -25,7 +25,8 @@ const (
 	plumbingPairsShort = 20_000
 )
 
-// plumbingRow sends pairs through stages over the embedded broker, and in turns over one of Apache Kafka where its jars are.
+// plumbingRow sends pairs through stages over the embedded broker, and in turns over one of Apache Kafka where its jars
+// are.
 func plumbingRow(ctx context.Context, b *bench) (out *Result, err error) {
 	pairs := b.size(plumbingPairs, plumbingPairsShort)
 	j := job{Options: map[string]float64{"pairs": float64(pairs)}}
@@ -76,8 +77,8 @@ func plumbingRow(ctx context.Context, b *bench) (out *Result, err error) {
 	return out, nil
 }
 
-// plumbingWorker sends pairs through four stages that only pass them on. Every turn has a broker and a folder of its own.
-// A turn writes 1.5 GB; with the files of earlier turns beside it, the row would measure the disk.
+// plumbingWorker sends pairs through four stages that only pass them on. Every turn has a broker and a folder of its
+// own. A turn writes 1.5 GB; with the files of earlier turns beside it, the row would measure the disk.
 type plumbingWorker struct {
 	job job
 	turnLog

@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// BenchmarkRepack makes the copies of photographs that REPACK_ROOT gets, and decodes photographs and copies as a model of 224
-// pixels wants them. It counts processor time, as the machine may be busy.
+// BenchmarkRepack makes the copies of photographs that REPACK_ROOT gets, and decodes photographs and copies as a model
+// of 224 pixels wants them. It counts processor time, as the machine may be busy.
 func BenchmarkRepack(b *testing.B) {
 	var photos, copies [][]byte
 	for i := range 32 {

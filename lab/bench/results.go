@@ -122,7 +122,8 @@ func thisMachine(ctx context.Context) Machine {
 	return m
 }
 
-// revision names the commit that is measured, with a mark when the sources differ from it. What a run writes is no source.
+// revision names the commit that is measured, with a mark when the sources differ from it. What a run writes is no
+// source.
 func revision(ctx context.Context) string {
 	name := machine.Revision(ctx)
 	if name == "" {
@@ -144,7 +145,8 @@ func (r *Result) line() string {
 	return text
 }
 
-// ratios returns the ratio to the peer, that of processor time in brackets, and that of medians where the row's is of p99.
+// ratios returns the ratio to the peer, that of processor time in brackets, and that of medians where the row's is of
+// p99.
 func (r *Result) ratios() string {
 	text := fmt.Sprintf("%.2f", r.Ratio)
 	if r.CPURatio > 0 {

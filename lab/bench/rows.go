@@ -45,8 +45,8 @@ var rows = []row{
 	{"growth-plumbing", "plumbing at growing sizes", "linear", growthRow("plumbing", 100_000)},
 }
 
-// duel is a row in which pairstream and a peer do the same work on the same files. The peer then looks at what pairstream
-// found.
+// duel is a row in which pairstream and a peer do the same work on the same files. The peer then looks at what
+// pairstream found.
 type duel struct {
 	kind     string
 	programs []program // the peers; the best of them takes part
@@ -184,8 +184,8 @@ func (b *bench) size(full, short int) int {
 	return full
 }
 
-// growthRow measures a kind of work at 1, 2, 4 and 8 times a size. Each size runs in a process of its own, which shows its
-// peak memory.
+// growthRow measures a kind of work at 1, 2, 4 and 8 times a size. Each size runs in a process of its own, which shows
+// its peak memory.
 func growthRow(kind string, unit int) func(context.Context, *bench) (*Result, error) {
 	return func(ctx context.Context, b *bench) (*Result, error) {
 		some := *b

@@ -54,8 +54,8 @@ func samplingRow(ctx context.Context, b *bench) (*Result, error) {
 // demoLine matches the line of the demo's report that gives the processor times of sampling.
 var demoLine = regexp.MustCompile(`of training's ([\d.]+) s of the processor \(encode ([\d.]+) s, index ([\d.]+) s, group ([\d.]+) s, discriminate ([\d.]+) s\)`)
 
-// demoTimes runs the demo with a setting and returns its processor times. Every stage computes on one thread there, so that none
-// of them is missed.
+// demoTimes runs the demo with a setting and returns its processor times. Every stage computes on one thread there, so
+// that none of them is missed.
 func demoTimes(ctx context.Context, b *bench, setting string) (map[string]float64, error) {
 	cpus := "0-" + strconv.Itoa(b.threads-1)
 	cmd := exec.CommandContext(ctx, "taskset", "-c", cpus, "bin/pairstream", "demo", "--dir", filepath.Join(b.folder, "demo"))
@@ -78,8 +78,8 @@ func demoTimes(ctx context.Context, b *bench, setting string) (map[string]float6
 	return times, nil
 }
 
-// baseCosts returns costs in milliseconds per pair, and what follows from them. That is the share of sampling in training
-// a group for E epochs. It gives this share for the papers' two candidates per direction, and for none.
+// baseCosts returns costs in milliseconds per pair, and what follows from them. That is the share of sampling in
+// training a group for E epochs. It gives this share for the papers' two candidates per direction, and for none.
 func baseCosts(ctx context.Context, b *bench) (costs map[string]float64, err error) {
 	preset := map[bool]string{false: "base", true: "tiny"}[b.short]
 	j := job{Folder: b.folder, Preset: preset, Options: map[string]float64{"batch": float64(b.size(8, 4)), "steps": 1}}

@@ -118,8 +118,8 @@ func newSoftTargets(short bool, scale int) comparison {
 	return c
 }
 
-// samplings returns X5. Its scenes have one object of twelve shapes, which GRIT can tell apart better than a first model of
-// few steps does.
+// samplings returns X5. Its scenes have one object of twelve shapes, which GRIT can tell apart better than a first
+// model of few steps does.
 func (c comparison) samplings() comparison {
 	c.Kinds = scenes.Kinds{Shapes: 12, Objects: 1, Large: true, Plain: true}
 	c.Sizes.FirstSteps = min(c.Sizes.FirstSteps, 600)
@@ -275,8 +275,8 @@ func (s *setup) steps() int64 {
 	return int64(s.sizes.Epochs * batches)
 }
 
-// trainArm trains one arm. Con-D, or who takes its place, scores all others of a mini-batch, so that the choice is exactly
-// MAFA's.
+// trainArm trains one arm. Con-D, or who takes its place, scores all others of a mini-batch, so that the choice is
+// exactly MAFA's.
 func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taught, error) {
 	var t taught
 	candidates, score := 0, unscored
@@ -328,8 +328,8 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 	return t, err
 }
 
-// compareArms evaluates the first model and the arms on the held-out pairs, with the same hard negatives for all. It hands
-// each report to read, with the name of the arm and the path of its weights.
+// compareArms evaluates the first model and the arms on the held-out pairs, with the same hard negatives for all. It
+// hands each report to read, with the name of the arm and the path of its weights.
 func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, o eval.Options, read func(name, path string, r *eval.Report) error) error {
 	var err error
 	if o.Mining == nil {

@@ -44,8 +44,8 @@ const (
 	judged = 8
 )
 
-// verdicts lets Con-D judge the hardest candidates of every pair in an epoch of GRIT's mini-batches. Its own vectors group
-// the pairs.
+// verdicts lets Con-D judge the hardest candidates of every pair in an epoch of GRIT's mini-batches. Its own vectors
+// group the pairs.
 func (s *setup) verdicts(ctx context.Context, cond string) (*Connections, error) {
 	g, err := s.group(ctx, cond)
 	if err != nil {
@@ -170,8 +170,9 @@ func (c *Connections) finish() {
 type judge struct {
 	// Oracle confirms exactly what is true.
 	Oracle bool `json:"oracle,omitempty"`
-	// Coin confirms at random. It finds as many of the true candidates as Con-D does in its arm, and confirms so many of the
-	// others that its connections have this precision. As [asCond] and [blind] it takes Con-D's own, or that of all candidates.
+	// Coin confirms at random. It finds as many of the true candidates as Con-D does in its arm, and confirms so many of
+	// the others that its connections have this precision. As [asCond] and [blind] it takes Con-D's own, or that of all
+	// candidates.
 	Coin float64 `json:"coin,omitempty"`
 	// None confirms nothing: the arm has the candidates of Con-D's and no connection.
 	None bool `json:"none,omitempty"`
@@ -208,7 +209,8 @@ func (j judge) coin(cond *Connections) coin {
 	return c
 }
 
-// toss scores every candidate 1 or 0. A pair of an image and a caption has one verdict in all epochs, as Con-D's nearly is.
+// toss scores every candidate 1 or 0. A pair of an image and a caption has one verdict in all epochs, as Con-D's nearly
+// is.
 func (s *setup) toss(c coin) score {
 	return func(_ context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
 		out := &schemas.ScoredBatch{

@@ -170,7 +170,8 @@ type spending struct {
 // begin begins the first epoch.
 func (s *spending) begin() { s.mark = machine.ProcessorTime() }
 
-// batch is shown every mini-batch. The first one of a later epoch ends the epoch before; to form it belongs to that one.
+// batch is shown every mini-batch. The first one of a later epoch ends the epoch before; to form it belongs to that
+// one.
 func (s *spending) batch(b *schemas.Batch) error {
 	for len(s.all) < int(b.Epoch) {
 		s.end()

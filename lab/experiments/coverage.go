@@ -19,8 +19,8 @@ import (
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
-// Coverage says, for m candidates a pair and direction, how often the sample that the model in training finds hardest is
-// one of them, and how long Con-D takes to score them.
+// Coverage says, for m candidates a pair and direction, how often the sample that the model in training finds hardest
+// is one of them, and how long Con-D takes to score them.
 type Coverage struct {
 	M        int
 	Anchors  int

@@ -105,8 +105,8 @@ type sight struct {
 	photographs []photograph
 }
 
-// see installs the towers, runs every photograph and every twin through the image tower once, and keeps the pictures on the
-// shelf.
+// see installs the towers, runs every photograph and every twin through the image tower once, and keeps the pictures on
+// the shelf.
 func (s *Shelf) see(ctx context.Context, w *torch.Worker, photos string, captions int, log func(string)) (*sight, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

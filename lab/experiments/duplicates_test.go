@@ -47,7 +47,8 @@ func TestTwins(t *testing.T) {
 	if _, holds := made.truth(batch); !holds(0, 1) || !holds(1, 0) || !holds(2, 2) || holds(0, 2) || holds(2, 1) {
 		t.Error("the truth about a mini-batch is not that about its photographs")
 	}
-	// 19 images have four twins, each with three others. 5 images have three twins. The captions of two images may be alike.
+	// 19 images have four twins, each with three others. 5 images have three twins. The captions of two images may be
+	// alike.
 	if want := 19*4*3 + 5*3*2; falseNegatives < want || falseNegatives > want+want/5 {
 		t.Errorf("%d false negatives, want %d or a few more", falseNegatives, want)
 	}

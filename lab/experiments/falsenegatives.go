@@ -132,8 +132,8 @@ type falseNegatives struct {
 	pairs, matching int // all pairs of different samples, and those that match
 }
 
-// add adds the counts of a mini-batch, by the first candidate of each pair and direction. holds tells whether the text of a sample is
-// true of the image of another.
+// add adds the counts of a mini-batch, by the first candidate of each pair and direction. holds tells whether the text
+// of a sample is true of the image of another.
 func (f *falseNegatives) add(b *schemas.Batch, holds func(image, text int) bool) {
 	m := int(b.M)
 	for k := range b.Samples {

@@ -46,8 +46,8 @@ func guardSizes(short bool, scale int) guardSettings {
 	return s
 }
 
-// run lets the guard measure every Con-D on the first mini-batches of a group, and compares what it says with the truth of the
-// whole group.
+// run lets the guard measure every Con-D on the first mini-batches of a group, and compares what it says with the truth
+// of the whole group.
 func (g guardSettings) run(ctx context.Context, j Job) (out []evidence.Measure, err error) {
 	j.Sizes = g.Sizes
 	s, err := j.setup(ctx, g.Kinds)

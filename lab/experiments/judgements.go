@@ -27,7 +27,8 @@ type judgedPhoto struct {
 	captions   []string
 }
 
-// judgement is what people say of a photograph and a caption of another one, by their places among the test photographs.
+// judgement is what people say of a photograph and a caption of another one, by their places among the test
+// photographs.
 type judgement struct {
 	image, text int
 	right       bool
@@ -112,8 +113,9 @@ func (s *Shelf) look(ctx context.Context, j Job, all []judgedPhoto) (*towers.Tow
 	return t, (&sight{Towers: t}).pictures(ctx, j.Worker, each, path, j.Log)
 }
 
-// readJudgements reads pairs of test photographs: an image, the image of a caption, the caption's number, three experts from 1 to 4,
-// and how many of a crowd say yes and no. A caption is right for two experts of 3 and more, or for more of the crowd than not.
+// readJudgements reads pairs of test photographs: an image, the image of a caption, the caption's number, three experts
+// from 1 to 4, and how many of a crowd say yes and no. A caption is right for two experts of 3 and more, or for more of
+// the crowd than not.
 func readJudgements(path string, at map[string]int) (list []judgement, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -137,8 +137,8 @@ func (r retrieval) measures(arm string, x float64) []evidence.Measure {
 	}
 }
 
-// nouns counts the nouns of a text against the objects of a scene. The tagger takes names of colours for nouns: one is right
-// when an object has it. Words of the sentence around, such as "picture", are not counted.
+// nouns counts the nouns of a text against the objects of a scene. The tagger takes names of colours for nouns: one is
+// right when an object has it. Words of the sentence around, such as "picture", are not counted.
 func (r *retrieval) nouns(s scenes.Scene, words []string) {
 	there := map[scenes.Shape]bool{} // whether found
 	coloured := map[string]bool{}

@@ -119,7 +119,8 @@ type judgedAnswers struct {
 	judged []auc.Judgement
 }
 
-// ask asks Con-D what the guard asks it, with the judged pairs as candidates. Captions are edited with words of 47 others.
+// ask asks Con-D what the guard asks it, with the judged pairs as candidates. Captions are edited with words of 47
+// others.
 func (w *judgedWorld) ask(ctx context.Context, j Job, cond string) (*judgedAnswers, error) {
 	m, err := model.OpenMatcher(ctx, j.Worker, cond)
 	if err != nil {

@@ -158,8 +158,8 @@ func (p photographSettings) learn(ctx context.Context, s *setup, initial string,
 	}, path)
 }
 
-// photographs returns what the towers see of photographs. In a short run it draws scenes with as many captions, which are
-// small enough to go without towers.
+// photographs returns what the towers see of photographs. In a short run it draws scenes with as many captions, which
+// are small enough to go without towers.
 func (p photographSettings) photographs(ctx context.Context, j Job, dir string) (*sight, error) {
 	if p.Scenes == 0 && j.Photos == "" {
 		return nil, errors.New("it wants photographs with five captions each: give --photographs a folder of tars")
@@ -177,8 +177,8 @@ func (p photographSettings) photographs(ctx context.Context, j Job, dir string) 
 	return &sight{photographs: all}, err
 }
 
-// measure lets the models find unseen photographs, and seen ones by captions that nobody has seen. All are asked about the
-// same hard negatives, which the first model finds hardest in blocks of unseen photographs.
+// measure lets the models find unseen photographs, and seen ones by captions that nobody has seen. All are asked about
+// the same hard negatives, which the first model finds hardest in blocks of unseen photographs.
 func (p photographSettings) measure(ctx context.Context, s *setup, t *twinned, weights []string) (out []evidence.Measure, err error) {
 	ask := reranked
 	if ask.Mining, err = s.mining(ctx, weights[0]); err != nil {
@@ -223,8 +223,8 @@ type twinSizes struct {
 // leastPhotographs is how many photographs are needed for a part of each kind.
 const leastPhotographs = 10
 
-// twinned are photographs of which every caption is published with an image of its own. The other captions of a photograph
-// are then false negatives, known here and not to the pipeline.
+// twinned are photographs of which every caption is published with an image of its own. The other captions of a
+// photograph are then false negatives, known here and not to the pipeline.
 type twinned struct {
 	*data                 // its held pairs are those of photographs that are not published
 	seen  *dataset.Corpus // published photographs, each with the caption that was kept back

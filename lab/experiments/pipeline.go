@@ -97,8 +97,8 @@ func (s source) Load(ctx context.Context, p *schemas.Pair, _ encoder.Wanted, dst
 	return encoder.Loaded{Ref: *p.Image}, nil
 }
 
-// batches runs a group through the core of the grouper. It calls use with every mini-batch of every epoch. use returns the
-// features by which the next epoch is grouped, or nil where there are none.
+// batches runs a group through the core of the grouper. It calls use with every mini-batch of every epoch. use returns
+// the features by which the next epoch is grouped, or nil where there are none.
 func (g *group) batches(ctx context.Context, o grouper.Options, use func(*schemas.Batch) (*schemas.FeatureBlock, error)) error {
 	lane, err := grouper.NewLane(o, 0)
 	if err != nil {

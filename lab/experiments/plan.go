@@ -22,8 +22,8 @@ type Plan struct {
 	Run      func(ctx context.Context, j Job) ([]evidence.Measure, error)
 }
 
-// NewPlan returns the plan of an experiment. Short makes it small enough for a test of the way, not of the claims. Scale
-// multiplies the number of scenes.
+// NewPlan returns the plan of an experiment. Short makes it small enough for a test of the way, not of the claims.
+// Scale multiplies the number of scenes.
 func NewPlan(id string, short bool, scale int) (Plan, error) {
 	if scale < 1 {
 		return Plan{}, fmt.Errorf("scale is %d, want 1 or more", scale)

@@ -129,8 +129,8 @@ func toFloats(list []int) (out []float64) {
 	return out
 }
 
-// TestFalseNegativesByHand has a mini-batch of three: the text of sample 1 is true of image 0, and nothing else is true of
-// another's image.
+// TestFalseNegativesByHand has a mini-batch of three: the text of sample 1 is true of image 0, and nothing else is true
+// of another's image.
 func TestFalseNegativesByHand(t *testing.T) {
 	b := &schemas.Batch{Samples: make([]schemas.Sample, 3), M: 1, I2T: schemas.Int32s{1, 2, -1}, T2I: schemas.Int32s{1, 0, 1}}
 	var f falseNegatives
@@ -189,8 +189,8 @@ func TestEquivalentsAndClustersByHand(t *testing.T) {
 	}
 	g := &group{}
 	g.Group = newHandGroup(c)
-	// Of 0: picture 1 fits and shares the red cat, 2 does not. Of 1: picture 0 shares the cat, "a green boat" does not fit.
-	// Of 2: "a kitten" fits 0 and 1, which share nothing: their cats are red. Of 3: none.
+	// Of 0: picture 1 fits and shares the red cat, 2 does not. Of 1: picture 0 shares the cat, "a green boat" does not
+	// fit. Of 2: "a kitten" fits 0 and 1, which share nothing: their cats are red. Of 3: none.
 	want := equivalents{anchors: 4, images: 5, fits: 3, alike: 2, all: 1, found: 1}
 	if got := m.equivalent(g, fitting); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -335,8 +335,8 @@ func TestShippedModelsAreKnown(t *testing.T) {
 	}
 }
 
-// People say yes by two experts of three, or by more of a crowd than say no. Pairs of a photograph with its own caption, with unknown
-// ones and with another caption than the one that is judged are left out.
+// People say yes by two experts of three, or by more of a crowd than say no. Pairs of a photograph with its own
+// caption, with unknown ones and with another caption than the one that is judged are left out.
 func TestJudgementsAreRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "judgements.tsv")
 	const head = "image\tcaption_of\tcaption\texpert_1\texpert_2\texpert_3\tcrowd_yes\tcrowd_no\n"

@@ -22,8 +22,8 @@ const (
 	positivesPerCluster = 3
 )
 
-// newPositives returns X7: GPN-S's ways to sample, alone and together, on noisy scenes. As in the paper a converged model
-// finds the neighbours, and the arms begin with one that has learned nothing.
+// newPositives returns X7: GPN-S's ways to sample, alone and together, on noisy scenes. As in the paper a converged
+// model finds the neighbours, and the arms begin with one that has learned nothing.
 func newPositives(short bool, scale int) comparison {
 	c := newMAFA(short, scale)
 	c.Arms, c.Wrong, c.Irrelevant, c.revised = nil, noisyWrong, noisyIrrelevant, true

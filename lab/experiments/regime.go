@@ -90,7 +90,8 @@ func (c course) path(cond string) string {
 // reranked lets the matching head rank the 16 most similar again.
 var reranked = eval.Options{TopK: 16}
 
-// hardestOfAll returns a model's similarities of all held-out pairs. Captions that are true of a picture by chance come last.
+// hardestOfAll returns a model's similarities of all held-out pairs. Captions that are true of a picture by chance come
+// last.
 func (s *setup) hardestOfAll(ctx context.Context, weights string) (*eval.Matrix, error) {
 	r, err := s.evaluate(ctx, weights, byITC)
 	if err != nil {
@@ -134,8 +135,8 @@ func briefModel() FirstModel {
 	return f
 }
 
-// condModel returns how their Con-D is made. It learns for longer, from more scenes, and at last from GRIT's negatives: it is
-// asked about the hardest candidates.
+// condModel returns how their Con-D is made. It learns for longer, from more scenes, and at last from GRIT's negatives:
+// it is asked about the hardest candidates.
 func condModel() FirstModel {
 	f := firstModel()
 	f.Seed, f.Scenes, f.Steps, f.Space, f.Epochs, f.Settle = 1002, 40_000, 8000, 5, 2, 1

@@ -177,8 +177,8 @@ func (s *setup) mining(ctx context.Context, weights ...string) (*eval.Matrix, er
 	return &sum, nil
 }
 
-// passOver moves pairs to the end of a ranking: captions that are true of a picture by chance, and those of pictures that
-// are not asked about.
+// passOver moves pairs to the end of a ranking: captions that are true of a picture by chance, and those of pictures
+// that are not asked about.
 func (s *setup) passOver(sim *eval.Matrix, asked func(image, own int) bool) {
 	ids := make([]schemas.ImageID, sim.Rows)
 	for i := range s.data.held.Pairs() {

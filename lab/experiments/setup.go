@@ -28,9 +28,9 @@ type Sizes struct {
 	Epochs     int   // of either training that is compared
 }
 
-// DefaultSizes returns sizes that take a core half a minute for Connections and about a minute for an arm. The mini-batches
-// that are compared are small. Among 48 scenes of so few kinds, one is always almost like another, which is
-// not so in the papers' millions.
+// DefaultSizes returns sizes that take a core half a minute for Connections and about a minute for an arm. The
+// mini-batches that are compared are small. Among 48 scenes of so few kinds, one is always almost like another, which
+// is not so in the papers' millions.
 func DefaultSizes() Sizes {
 	return Sizes{Scenes: 2600, HeldOut: 200, FirstSteps: 1200, CondSteps: 500, FirstBatch: 48, Batch: 8, Space: 3, Epochs: 8}
 }
@@ -130,8 +130,8 @@ func progress(log func(string), name string, steps int64) func(*trainer.Result) 
 	}
 }
 
-// fineTuning says how every arm's model is fine-tuned for retrieval before it is measured once more, as the papers measure
-// theirs: on random mini-batches of other scenes, whose captions are all true, with one-hot targets of ITC.
+// fineTuning says how every arm's model is fine-tuned for retrieval before it is measured once more, as the papers
+// measure theirs: on random mini-batches of other scenes, whose captions are all true, with one-hot targets of ITC.
 type fineTuning struct {
 	Scenes int     `json:"scenes"`
 	Epochs int     `json:"epochs"`
@@ -172,8 +172,8 @@ func (f fineTuning) fineTune(ctx context.Context, s *setup, kinds scenes.Kinds, 
 	return out, nil
 }
 
-// topIsTrue returns the shares, in percent, of held-out images whose most similar text is true of them, and of texts that
-// are true of their most similar image. A true match counts, whoever wrote the text.
+// topIsTrue returns the shares, in percent, of held-out images whose most similar text is true of them, and of texts
+// that are true of their most similar image. A true match counts, whoever wrote the text.
 func (s *setup) topIsTrue(sim eval.Matrix) (texts, images float64) {
 	shown, said := make([]scenes.Scene, sim.Rows), make([]scenes.Statement, sim.Cols)
 	for i := range s.data.held.Pairs() {

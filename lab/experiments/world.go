@@ -23,8 +23,8 @@ import (
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
-// worldSettings are those of the experiment on a folder of WebDataset tars. The JSON of every picture has `same`, an id that all
-// pictures of one thing share: a caption of one is true of all.
+// worldSettings are those of the experiment on a folder of WebDataset tars. The JSON of every picture has `same`, an id
+// that all pictures of one thing share: a caption of one is true of all.
 type worldSettings struct {
 	photographSettings
 	Digest string `json:"digest"` // of the folder

@@ -65,7 +65,8 @@ func TestWorldOfTars(t *testing.T) {
 	}
 }
 
-// Things are kept back, not pictures: no picture of a thing that is measured is published, and each of these has one picture.
+// Things are kept back, not pictures: no picture of a thing that is measured is published, and each of these has one
+// picture.
 func TestWorldKeepsThingsBack(t *testing.T) {
 	dir := tarsOf(t, 60, func(i int, captions []string) map[string]any {
 		return map[string]any{"captions": captions, "same": fmt.Sprint("thing ", i%20)}

@@ -19,9 +19,9 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// TestAccountOfEverything publishes pairs twice, some that are broken and some that a rule drops, and takes two images back:
-// one before the encoder has it, one behind. What status says adds up to what was published. All that is in groups was
-// trained on in each epoch, but for what was taken back.
+// TestAccountOfEverything publishes pairs twice, some that are broken and some that a rule drops, and takes two images
+// back: one before the encoder has it, one behind. What status says adds up to what was published. All that is in
+// groups was trained on in each epoch, but for what was taken back.
 func TestAccountOfEverything(t *testing.T) {
 	if apart(t) {
 		return

@@ -51,8 +51,8 @@ func besideOthers(t *testing.T) {
 	}
 }
 
-// apart runs the calling test in a process of its own, beside other tests, and returns true when that has ended. The test
-// then returns. In the new process apart returns false. Scenarios need this because their settings are environment
+// apart runs the calling test in a process of its own, beside other tests, and returns true when that has ended. The
+// test then returns. In the new process apart returns false. Scenarios need this because their settings are environment
 // variables. To debug one in a single process, set PAIRSTREAM_TEST_APART to its name.
 func apart(t *testing.T) bool {
 	t.Helper()
@@ -100,8 +100,8 @@ func onlyTest(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// repeatInputs asks for the variables and files that another process of the tests has asked for. The cache of `go test` then
-// knows them.
+// repeatInputs asks for the variables and files that another process of the tests has asked for. The cache of `go test`
+// then knows them.
 func repeatInputs(t *testing.T, testlog string) {
 	t.Helper()
 	lines, err := os.ReadFile(testlog)

@@ -235,7 +235,8 @@ func (p *planning) leave() error {
 	return p.folder().Remove(workFolder)
 }
 
-// abandon removes what a run has begun that another cannot go on with, so that the next one may have other data or settings.
+// abandon removes what a run has begun that another cannot go on with, so that the next one may have other data or
+// settings.
 func (p *planning) abandon() error { return p.folder().Remove(workFolder, imagesFolder) }
 
 // fresh reports whether there is no log yet. An earlier run with a log has come further.

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestPlanKnowsWhatItWasMadeOf changes data, models and files behind a finished plan, by the same names. The command says what
-// has changed, and is content again when it is back.
+// TestPlanKnowsWhatItWasMadeOf changes data, models and files behind a finished plan, by the same names. The command
+// says what has changed, and is content again when it is back.
 func TestPlanKnowsWhatItWasMadeOf(t *testing.T) {
 	if apart(t) {
 		return

@@ -21,8 +21,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// readForgotten reads what is taken back in any namespace of the user's log: that of KAFKA_BROKERS, else that of the embedded
-// broker in dir. Where there is neither, nothing is taken back.
+// readForgotten reads what is taken back in any namespace of the user's log: that of KAFKA_BROKERS, else that of the
+// embedded broker in dir. Where there is neither, nothing is taken back.
 func readForgotten(ctx context.Context, environ map[string]string, dir string) (notes map[string][]byte, err error) {
 	cfg, err := config.Parse[stream.Config](environ)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestForgottenStaysForgotten takes a picture back in one namespace. A namespace that is made later knows of it, and so do a plan
-// and, when it is told, a namespace that was there before.
+// TestForgottenStaysForgotten takes a picture back in one namespace. A namespace that is made later knows of it, and so
+// do a plan and, when it is told, a namespace that was there before.
 func TestForgottenStaysForgotten(t *testing.T) {
 	if apart(t) {
 		return

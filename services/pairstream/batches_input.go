@@ -145,8 +145,8 @@ func modelsAreThere(environ map[string]string, candidates int) error {
 // planModels are the variables of the models.
 var planModels = []string{"ENCODER_CHECKPOINT", "COND_CHECKPOINT"}
 
-// closesLoop reports whether the features of a model elsewhere group the epochs after the first. Then a run writes one epoch more
-// than it is given files of features.
+// closesLoop reports whether the features of a model elsewhere group the epochs after the first. Then a run writes one
+// epoch more than it is given files of features.
 func (p *planning) closesLoop() bool {
 	o := p.settings.Grouper.Options()
 	return o.Strategy == grouper.StrategyGRIT && o.Features == grouper.SourceTraining
@@ -224,8 +224,8 @@ func (p *planning) newClosing(ctx context.Context, log *stream.Log, lane int, ke
 	return c, nil
 }
 
-// lastGroup waits for the end of a lane's groups, and returns the last one. All of them must go through their epochs together:
-// where a group waits for features of the epoch before, the next group may not begin.
+// lastGroup waits for the end of a lane's groups, and returns the last one. All of them must go through their epochs
+// together: where a group waits for features of the epoch before, the next group may not begin.
 func (p *planning) lastGroup(ctx context.Context, log *stream.Log, lane int) (last int64, err error) {
 	r := log.OpenReader(schemas.Groups, lane, stream.Position{}, stream.ReaderOptions{})
 	defer r.Close()

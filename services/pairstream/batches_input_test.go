@@ -53,8 +53,8 @@ func writeTables(t *testing.T, dir, tars string) {
 	}
 }
 
-// TestPlanOfParquet makes a plan of Parquet files with images. It is the plan of the tars that it leaves in its folder. That may
-// lie beside the files: another run takes its tars for no data.
+// TestPlanOfParquet makes a plan of Parquet files with images. It is the plan of the tars that it leaves in its folder.
+// That may lie beside the files: another run takes its tars for no data.
 func TestPlanOfParquet(t *testing.T) {
 	if apart(t) {
 		return
@@ -103,8 +103,8 @@ func TestPlanOfParquet(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutWeights names a model that is not there. The command says what to do, and leaves nothing that another try
-// would stumble over.
+// TestPlanWithoutWeights names a model that is not there. The command says what to do, and leaves nothing that another
+// try would stumble over.
 func TestPlanWithoutWeights(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }

@@ -58,8 +58,8 @@ func featuresInto(t *testing.T, log *stream.Log, epoch int32, path string) strin
 	return path
 }
 
-// TestFeaturesFromOutsideCloseTheLoop gives a plan the features that a trainer had in a stream of the same pairs, epoch by epoch.
-// The mini-batches are the stream's, however the runs are cut.
+// TestFeaturesFromOutsideCloseTheLoop gives a plan the features that a trainer had in a stream of the same pairs, epoch
+// by epoch. The mini-batches are the stream's, however the runs are cut.
 func TestFeaturesFromOutsideCloseTheLoop(t *testing.T) {
 	if apart(t) {
 		return

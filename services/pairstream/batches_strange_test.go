@@ -21,7 +21,8 @@ func writeAll(w io.Writer, p []byte) error {
 	return err
 }
 
-// TestPlanOfStrangeInput: what is no data set is an error that names the remedy, and the next try in the same folder works.
+// TestPlanOfStrangeInput: what is no data set is an error that names the remedy, and the next try in the same folder
+// works.
 func TestPlanOfStrangeInput(t *testing.T) {
 	if apart(t) {
 		return

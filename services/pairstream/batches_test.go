@@ -55,8 +55,8 @@ func samePlan(t *testing.T, what string, got, want map[string][]byte) {
 	}
 }
 
-// TestPlanIsWhatTheStreamGives writes a plan, and the same from the log of a stream of the same pairs. A plan that was cut short by a
-// kill, and one that is made anew, have the same bytes.
+// TestPlanIsWhatTheStreamGives writes a plan, and the same from the log of a stream of the same pairs. A plan that was
+// cut short by a kill, and one that is made anew, have the same bytes.
 func TestPlanIsWhatTheStreamGives(t *testing.T) {
 	if apart(t) {
 		return

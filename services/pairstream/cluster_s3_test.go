@@ -9,8 +9,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 )
 
-// TestBucketsKilledOnKafka kills watchers of a bucket and fetchers into a bucket on Apache Kafka. The bucket sends its events
-// to the same cluster.
+// TestBucketsKilledOnKafka kills watchers of a bucket and fetchers into a bucket on Apache Kafka. The bucket sends its
+// events to the same cluster.
 func TestBucketsKilledOnKafka(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	t.Setenv("KAFKA_REPLICATION", "3")

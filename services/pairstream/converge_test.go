@@ -16,8 +16,8 @@ import (
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
-// TestBootstrapUntilItIsGood trains twice from the same seed, and measures the weights. They are the same bytes. `eval --cond`
-// shows their card, and what is true of generated scenes.
+// TestBootstrapUntilItIsGood trains twice from the same seed, and measures the weights. They are the same bytes. `eval
+// --cond` shows their card, and what is true of generated scenes.
 func TestBootstrapUntilItIsGood(t *testing.T) {
 	if apart(t) {
 		return

@@ -268,7 +268,8 @@ func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eva
 	return eval.Evaluate(ctx, m, shown, o)
 }
 
-// stream runs the pipeline of every arm, on a broker of its own unless KAFKA_BROKERS names others, and shows how it goes.
+// stream runs the pipeline of every arm, on a broker of its own unless KAFKA_BROKERS names others, and shows how it
+// goes.
 func (d *demo) stream(ctx context.Context) (err error) {
 	rt := service.NewRuntime(logFrom(slog.LevelError))
 	if d.log, d.close, err = openLog(ctx, rt, d.settings.Stream, "127.0.0.1:0", filepath.Join(d.dir, "broker")); err != nil {

@@ -30,8 +30,8 @@ import (
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-// demoArm is a run of the whole pipeline. All runs of a demo begin with the first model, read the same pairs with the same
-// seed, and make as many steps. They differ in how their mini-batches are made.
+// demoArm is a run of the whole pipeline. All runs of a demo begin with the first model, read the same pairs with the
+// same seed, and make as many steps. They differ in how their mini-batches are made.
 type demoArm struct {
 	name     string // the namespace; empty: the demo's own run
 	title    string // in the tables
@@ -97,7 +97,8 @@ func (d *demo) newArm(name string, settings, overrides map[string]string) (*demo
 	return a, leaveRunEnv(d.dir, a.settings.Stream, mine)
 }
 
-// runArms runs the pipeline once for every way to make mini-batches, all at the same time. The log of the demo's own run is open.
+// runArms runs the pipeline once for every way to make mini-batches, all at the same time. The log of the demo's own
+// run is open.
 func (d *demo) runArms(ctx context.Context, rt service.Runtime) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return d.runArm(ctx, rt, d.demoArm) })
@@ -156,7 +157,8 @@ func newGauges(a *demoArm, pairs int) map[string]*gauge.Gauge {
 	return list
 }
 
-// watched returns what shows how a demo goes: the stages of its own run in their order, then the training of the rivals.
+// watched returns what shows how a demo goes: the stages of its own run in their order, then the training of the
+// rivals.
 func (d *demo) watched() []*gauge.Gauge {
 	var list []*gauge.Gauge
 	for _, name := range []string{"producer", "encoder", "indexer", "grouper", "discriminator", "trainer"} {

@@ -16,7 +16,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// photographs writes pictures with captions that no other picture has, one of them damaged and one with a single caption.
+// photographs writes pictures with captions that no other picture has, one of them damaged and one with a single
+// caption.
 func photographs(t *testing.T, pictures, captions int) string {
 	t.Helper()
 	drawn, dir := t.TempDir(), filepath.Join(t.TempDir(), "photographs")
@@ -48,7 +49,8 @@ func photographs(t *testing.T, pictures, captions int) string {
 	return dir
 }
 
-// On photographs with several captions, every caption is published with a picture of its own. The demo knows the others.
+// On photographs with several captions, every caption is published with a picture of its own. The demo knows the
+// others.
 func TestPhotographsArePublishedAsCrops(t *testing.T) {
 	var out bytes.Buffer
 	d := &demo{out: &out, demoOptions: demoOptions{dir: t.TempDir(), data: photographs(t, 30, 4), heldOut: 5}}

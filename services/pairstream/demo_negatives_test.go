@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Of three pictures the first two show a red circle. For the first picture the second caption is the hardest, and true. For
-// the second picture the third caption is, and true as well.
+// Of three pictures the first two show a red circle. For the first picture the second caption is the hardest, and true.
+// For the second picture the third caption is, and true as well.
 func TestFalseNegativesAreCounted(t *testing.T) {
 	circle := scenes.Object{Shape: "circle", Colour: "red", Size: "large"}
 	star := scenes.Object{Shape: "star", Colour: "blue", Size: "large"}

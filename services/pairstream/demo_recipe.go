@@ -49,9 +49,9 @@ type demoPlan struct {
 	settings map[string]string
 }
 
-// onScenes trains on drawings of three objects, as experiment X2 does: few captions are true of other pictures, and many
-// nearly are. A crop changes counts, and a flip changes left and right: captions speak of both. No drawing is seen often
-// enough to be learned by heart, so nothing is dropped. The words are known, so that none is guessed.
+// onScenes trains on drawings of three objects, as experiment X2 does: few captions are true of other pictures, and
+// many nearly are. A crop changes counts, and a flip changes left and right: captions speak of both. No drawing is seen
+// often enough to be learned by heart, so nothing is dropped. The words are known, so that none is guessed.
 func onScenes(seed uint64) demoPlan {
 	o := models.Scenes(seed)
 	o.Scenes, o.Side = 6000+sceneHoldOut, 96
@@ -66,7 +66,8 @@ func onScenes(seed uint64) demoPlan {
 // sceneHoldOut is the number of scenes that are kept back unless --holdout says otherwise.
 const sceneHoldOut = 400
 
-// onPhotographs trains on few and varied pictures. A model soon knows them by heart; dropout and small crops prevent it.
+// onPhotographs trains on few and varied pictures. A model soon knows them by heart; dropout and small crops prevent
+// it.
 func onPhotographs() demoPlan {
 	o := scenes.Defaults()
 	o.Scenes, o.Captions, o.Kinds = 1200, 3, scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true, Plain: true}
@@ -179,8 +180,8 @@ func (d *demo) lengths() {
 	}
 }
 
-// settle makes the settings of all runs. Those of the environment take precedence over the demo's own, and these over the
-// recipe's.
+// settle makes the settings of all runs. Those of the environment take precedence over the demo's own, and these over
+// the recipe's.
 func (d *demo) settle() error {
 	settings, err := d.environ()
 	if err != nil {
@@ -239,8 +240,8 @@ func (d *demo) environ() (map[string]string, error) {
 	return settings, nil
 }
 
-// cropSide is what the shorter side of a photograph is reduced to before its crops are made: no less, and less than twice
-// that. Models of the demo see fewer pixels.
+// cropSide is what the shorter side of a photograph is reduced to before its crops are made: no less, and less than
+// twice that. Models of the demo see fewer pixels.
 const cropSide = 96
 
 // knowledge tells what is true of pictures. The pipeline does not have it.
@@ -250,9 +251,9 @@ type knowledge struct {
 	held bool   // it also knows about the pictures that are held out
 }
 
-// multiply publishes every caption of a photograph with a crop of its own, if the photographs have two captions or more on
-// average. The other captions of a photograph are then false negatives that are known. What cannot be decoded, and what has
-// one caption, is published as it is.
+// multiply publishes every caption of a photograph with a crop of its own, if the photographs have two captions or more
+// on average. The other captions of a photograph are then false negatives that are known. What cannot be decoded, and
+// what has one caption, is published as it is.
 func (d *demo) multiply(ctx context.Context) error {
 	if d.train.Pairs() < 2*d.train.Images() {
 		return nil

@@ -223,9 +223,9 @@ func reasonList(reasons map[string]int) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// sampling returns the processor time of encoder, indexer, grouper and discriminator as a share of the trainer's. It is that of
-// whole stages, with the reading of images and the log. The stages take each decoded image from one cache, so that decoding
-// counts for none of them. Other programs on the machine do not change it, as they do times of a clock.
+// sampling returns the processor time of encoder, indexer, grouper and discriminator as a share of the trainer's. It is
+// that of whole stages, with the reading of images and the log. The stages take each decoded image from one cache, so
+// that decoding counts for none of them. Other programs on the machine do not change it, as they do times of a clock.
 func (d *demo) sampling() string {
 	seconds := func(stage string) float64 { return d.spent[stage].Seconds() }
 	training := seconds(trainerservice.Name)
@@ -258,15 +258,16 @@ func (d *demo) verify(c recordCounts, a inspect.Account) error {
 	return errors.Join(problems...)
 }
 
-// growing tells whether a loss becomes harder while the run goes on. ITC's candidates grow with the momentum queue, which is
-// empty at first and seldom full at the end of a demo. A connection shares its row with the pair, and so no model makes the loss of
-// that row less than log 2: ITC follows the number of connections.
+// growing tells whether a loss becomes harder while the run goes on. ITC's candidates grow with the momentum queue,
+// which is empty at first and seldom full at the end of a demo. A connection shares its row with the pair, and so no
+// model makes the loss of that row less than log 2: ITC follows the number of connections.
 func (d *demo) growing(loss string) bool {
 	o := d.settings.Trainer.Options()
 	return loss == "ITC" && (o.Momentum.Queue > 0 || o.ECM.ITC)
 }
 
-// publishEvaluations reports to the log of every run what was measured before and after it, for the console and the page.
+// publishEvaluations reports to the log of every run what was measured before and after it, for the console and the
+// page.
 func (d *demo) publishEvaluations(ctx context.Context) error {
 	for _, a := range d.arms() {
 		p := a.log.NewPublisher(stream.PublisherOptions{})
@@ -298,8 +299,8 @@ func (d *demo) measures(a *demoArm, r *eval.Report) schemas.Measures {
 // reranked is the number of candidates that the matching head ranks again.
 const reranked = 16
 
-// measure evaluates the first model and the last checkpoint of every run. All are asked about the hard negatives that the
-// first model finds, without captions that are true of the picture.
+// measure evaluates the first model and the last checkpoint of every run. All are asked about the hard negatives that
+// the first model finds, without captions that are true of the picture.
 func (d *demo) measure(ctx context.Context) error {
 	w, err := d.newWorker()
 	if err != nil {

@@ -145,8 +145,8 @@ func (c checks) lines() []string {
 	return out
 }
 
-// negatives counts the hardest negatives of mini-batches, a text for every image and an image for every text. The encoder's
-// similarities choose them, as in experiment X1.
+// negatives counts the hardest negatives of mini-batches, a text for every image and an image for every text. The
+// encoder's similarities choose them, as in experiment X1.
 type negatives struct {
 	all, untrue int // untrue: the text is true of the image, so that it is no negative
 	left        int // of the untrue: those that no connection makes a positive

@@ -238,7 +238,8 @@ func cardOf(m *model.Model) (*bootstrap.Card, error) {
 // errUnknown ends a scan of tars that are not of generated scenes.
 var errUnknown = errors.New("not a generated scene")
 
-// readScenes reads what the pictures of generated tars show. It passes over what is no pair: reading the pairs has counted it.
+// readScenes reads what the pictures of generated tars show. It passes over what is no pair: reading the pairs has
+// counted it.
 func readScenes(ctx context.Context, paths []string) (map[schemas.ImageID]scenes.Scene, error) {
 	shows := map[schemas.ImageID]scenes.Scene{}
 	_, err := shard.Scan(ctx, paths, shard.Visitor{
@@ -255,8 +256,8 @@ func readScenes(ctx context.Context, paths []string) (map[schemas.ImageID]scenes
 	return shows, err
 }
 
-// truthOf returns a function that knows which texts are true of which images of generated scenes. Of other tars nobody knows,
-// and it returns nil.
+// truthOf returns a function that knows which texts are true of which images of generated scenes. Of other tars nobody
+// knows, and it returns nil.
 func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(image, text int) bool, error) {
 	shows, err := readScenes(ctx, paths)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestEvalWithCaptionsOfAList parts scenes into a tar of images alone and Karpathy's JSON, and measures a split of it. The
-// result equals that of a tar that has the captions of this split beside its images.
+// TestEvalWithCaptionsOfAList parts scenes into a tar of images alone and Karpathy's JSON, and measures a split of it.
+// The result equals that of a tar that has the captions of this split beside its images.
 func TestEvalWithCaptionsOfAList(t *testing.T) {
 	if apart(t) {
 		return

@@ -69,9 +69,9 @@ func setEvaluations(t *testing.T, in func(string) string) {
 	}
 }
 
-// TestEvaluationBesideTraining trains on the same batches with evaluations, with and without kills, and with two ranks. Features
-// and weights are those of a training without. Every step has the same figures, which are those of `pairstream eval` on the
-// best checkpoint. A trainer that has lost its disk in between goes on from CHECKPOINT_UPLOAD.
+// TestEvaluationBesideTraining trains on the same batches with evaluations, with and without kills, and with two ranks.
+// Features and weights are those of a training without. Every step has the same figures, which are those of `pairstream
+// eval` on the best checkpoint. A trainer that has lost its disk in between goes on from CHECKPOINT_UPLOAD.
 func TestEvaluationBesideTraining(t *testing.T) {
 	if apart(t) {
 		return
@@ -141,7 +141,8 @@ func TestEvaluationBesideTraining(t *testing.T) {
 	}
 }
 
-// checkBest wants the best checkpoint to be that of the first step with the best figure, with the figures of `pairstream eval`.
+// checkBest wants the best checkpoint to be that of the first step with the best figure, with the figures of
+// `pairstream eval`.
 func checkBest(t *testing.T, in func(string) string, folder string, figures map[int64]schemas.Measures) {
 	t.Helper()
 	var step int64
@@ -190,8 +191,8 @@ func namesIn(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// killWhileSaving kills a trainer again and again while it writes a checkpoint, takes its disk away once, and lets it train to
-// the end.
+// killWhileSaving kills a trainer again and again while it writes a checkpoint, takes its disk away once, and lets it
+// train to the end.
 func killWhileSaving(t *testing.T, folder, copies string) {
 	t.Helper()
 	caught := 0

@@ -98,7 +98,8 @@ func medianSimilarity(t *testing.T, log *stream.Log) float64 {
 	return all[len(all)/2]
 }
 
-// decisionsOf returns what every lane of embeddings holds: a digest, and how many pairs were kept or dropped by each rule.
+// decisionsOf returns what every lane of embeddings holds: a digest, and how many pairs were kept or dropped by each
+// rule.
 func decisionsOf(t *testing.T, log *stream.Log) (lanes []string) {
 	t.Helper()
 	for lane := range log.Config().Lanes {

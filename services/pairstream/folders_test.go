@@ -49,8 +49,8 @@ func thesis(t *testing.T) (dir string, check func(what string)) {
 	}
 }
 
-// folderUses lists what commands do with the folders that a flag, an argument or a setting names. Each has the arguments of a
-// command with the folder of a thesis, and what the error says.
+// folderUses lists what commands do with the folders that a flag, an argument or a setting names. Each has the
+// arguments of a command with the folder of a thesis, and what the error says.
 var folderUses = map[string]struct {
 	args func(dir, empty string) []string
 	want string // empty: the command may work beside what is there

@@ -20,9 +20,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestEncoderFollowsTheTrainer has two encoders, with a lane each, follow the weights of the trainer. Encoders and trainer
-// are killed again and again. Weights change at the borders of spans alone, and close groups. A replay makes the same
-// records and weights: with the files that the run has left, and without them, when its own checkpoints are others.
+// TestEncoderFollowsTheTrainer has two encoders, with a lane each, follow the weights of the trainer. Encoders and
+// trainer are killed again and again. Weights change at the borders of spans alone, and close groups. A replay makes
+// the same records and weights: with the files that the run has left, and without them, when its own checkpoints are
+// others.
 func TestEncoderFollowsTheTrainer(t *testing.T) {
 	if apart(t) {
 		return

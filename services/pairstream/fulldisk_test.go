@@ -82,8 +82,9 @@ func checkpoints(t *testing.T, folder string) []string {
 	return files
 }
 
-// TestBatchesOnAFullDisk writes plans to disks with little room. The command says so, with the file and the reason: where it
-// waits as well as where it ends. When there is room, it goes on or is started again, and the plan is that of a disk with room.
+// TestBatchesOnAFullDisk writes plans to disks with little room. The command says so, with the file and the reason:
+// where it waits as well as where it ends. When there is room, it goes on or is started again, and the plan is that of
+// a disk with room.
 func TestBatchesOnAFullDisk(t *testing.T) {
 	if apart(t) {
 		return

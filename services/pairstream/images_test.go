@@ -34,8 +34,8 @@ func TestUpDecodesAPictureOnce(t *testing.T) {
 	if decoded := metric(t, rt, "pairstream_images_decoded_total"); int(decoded) != data.Images() || samples == 0 {
 		t.Errorf("%v images were decoded for %d samples, want %d: every picture once", decoded, samples, data.Images())
 	}
-	// The encoder has every picture once, and the trainer has one and a positive of it for each sample. The discriminator keeps what
-	// it has encoded.
+	// The encoder has every picture once, and the trainer has one and a positive of it for each sample. The discriminator
+	// keeps what it has encoded.
 	if found := metric(t, rt, "pairstream_images_cached_total"); int(found) < 2*samples {
 		t.Errorf("%v images were found in the cache, for %d samples", found, samples)
 	}

@@ -70,8 +70,8 @@ func sent(ctx context.Context, url, lines string) []string {
 	return ids
 }
 
-// TestIngestKilled kills the front door at random moments under load. Every pair whose id it has answered is on the log.
-// Clients send again what got no answer, and in the end the log has all pairs.
+// TestIngestKilled kills the front door at random moments under load. Every pair whose id it has answered is on the
+// log. Clients send again what got no answer, and in the end the log has all pairs.
 func TestIngestKilled(t *testing.T) {
 	if apart(t) {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestInterruptedRunTellsOfItsLastCheckpoint interrupts `up` when it has trained and its folder of checkpoints is gone. The
-// last checkpoint is lost, so the command fails and says why. With the folder in place the same end is no failure.
+// TestInterruptedRunTellsOfItsLastCheckpoint interrupts `up` when it has trained and its folder of checkpoints is gone.
+// The last checkpoint is lost, so the command fails and says why. With the folder in place the same end is no failure.
 func TestInterruptedRunTellsOfItsLastCheckpoint(t *testing.T) {
 	if apart(t) {
 		return

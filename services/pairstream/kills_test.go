@@ -126,8 +126,8 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 	})
 }
 
-// compareKept wants two folders to have the same checkpoints: those of steps that every divides, and the last two. Their bytes are
-// equal but for the places in the log, and so are their digests.
+// compareKept wants two folders to have the same checkpoints: those of steps that every divides, and the last two.
+// Their bytes are equal but for the places in the log, and so are their digests.
 func compareKept(t *testing.T, what, folder, with string, every int64) {
 	t.Helper()
 	want, got := keptIn(t, with), keptIn(t, folder)
@@ -162,8 +162,8 @@ func keptIn(t *testing.T, folder string) map[string]string {
 	return found
 }
 
-// checkFiltered wants one record for every pair and seal: an embedding, or the refusal of rule colour for exactly the pairs
-// that it names.
+// checkFiltered wants one record for every pair and seal: an embedding, or the refusal of rule colour for exactly the
+// pairs that it names.
 func checkFiltered(t *testing.T, log *stream.Log) {
 	t.Helper()
 	kept, dropped := 0, 0

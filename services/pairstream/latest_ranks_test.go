@@ -16,9 +16,9 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
-// TestEncoderFollowsRanks has an encoder follow the weights of two trainers that share their steps. Rank 0 alone publishes
-// them. Each rank is killed once and comes back, and the other one goes on. A replay with one trainer makes the same records and weights, with
-// the files of weights and without them.
+// TestEncoderFollowsRanks has an encoder follow the weights of two trainers that share their steps. Rank 0 alone
+// publishes them. Each rank is killed once and comes back, and the other one goes on. A replay with one trainer makes
+// the same records and weights, with the files of weights and without them.
 func TestEncoderFollowsRanks(t *testing.T) {
 	if apart(t) {
 		return

@@ -132,8 +132,8 @@ func newSealCommand() *cobra.Command {
 	return cmd
 }
 
-// seal writes a seal to one lane, or to all when lane is negative. It passes over lanes that have ended, and refuses when all
-// of them have.
+// seal writes a seal to one lane, or to all when lane is negative. It passes over lanes that have ended, and refuses
+// when all of them have.
 func seal(ctx context.Context, log *stream.Log, publisher *stream.Publisher, lane int, final bool) error {
 	ended, err := onlog.New(log, publisher).Ended(ctx)
 	if err != nil {

@@ -1,12 +1,13 @@
-// Command pairstream is the user's command. It runs the whole pipeline on one machine (up, demo) and feeds it
-// (produce, ingest, synth, seal). It looks into it (console, status, dead-letters, topics, eval) and repeats it (run-manifest,
+// Command pairstream is the user's command. It runs the whole pipeline on one machine (up, demo) and feeds it (produce,
+// ingest, synth, seal). It looks into it (console, status, dead-letters, topics, eval) and repeats it (run-manifest,
 // replay).
 //
 // Settings come from the environment, as for the services. Flags say what to do now. Under the name of a stage, as by a
 // link, it is that stage.
 //
 // It is built twice. With CGO_ENABLED=0 it is pairstream: static, and running in milliseconds. With cgo it is
-// pairstream-tensors, which loads libtorch. The former becomes the latter for the commands and stages that need tensors.
+// pairstream-tensors, which loads libtorch. The former becomes the latter for the commands and stages that need
+// tensors.
 package main
 
 import (

@@ -10,7 +10,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestTextsOfOtherEditors reads what users write with a byte order mark before it: settings, and keys that are taken back.
+// TestTextsOfOtherEditors reads what users write with a byte order mark before it: settings, and keys that are taken
+// back.
 func TestTextsOfOtherEditors(t *testing.T) {
 	const mark = "\xef\xbb\xbf"
 	path := filepath.Join(t.TempDir(), "run.env")

@@ -300,8 +300,8 @@ func (w *world) stopAll() {
 	}
 }
 
-// refused starts a process of this version that has to end by itself, with a reason. A broker that knows the reason a moment later lets
-// it start; then it says the reason while it runs.
+// refused starts a process of this version that has to end by itself, with a reason. A broker that knows the reason a
+// moment later lets it start; then it says the reason while it runs.
 func (w *world) refused(stage, reason string) {
 	old := w.old[stage]
 	w.old[stage] = false

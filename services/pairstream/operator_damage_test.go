@@ -37,8 +37,9 @@ func (w *world) inline(a action) {
 	w.check(p.Close(w.t.Context()))
 }
 
-// retention deletes the first records of a lane, or all, whether they were read or not. It leaves the stages the time to
-// note where they are, which is a minute otherwise. Programs of the release before take that minute: they are upgraded first.
+// retention deletes the first records of a lane, or all, whether they were read or not. It leaves the stages the time
+// to note where they are, which is a minute otherwise. Programs of the release before take that minute: they are
+// upgraded first.
 func (w *world) retention(a action) {
 	w.upgrade(stageNames...)
 	time.Sleep(3 * patience)
@@ -55,8 +56,8 @@ func (w *world) retention(a action) {
 	w.check(kafka.DeleteRecords(w.t.Context(), w.brokers(), at.topic.Name(w.here.name), at.lane, end))
 }
 
-// strange writes a record at the end of a lane that a stage writes, as a newer version of it would, or as a program that
-// does not count.
+// strange writes a record at the end of a lane that a stage writes, as a newer version of it would, or as a program
+// that does not count.
 func (w *world) strange(a action) {
 	at := laneOf{laneTopics[1+a.A%(len(laneTopics)-1)], a.B % worldLanes}
 	running := len(w.members[writers[at.topic]]) > 0

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// quiet is how long nothing happens in a namespace before every lane has to have said why. A machine with more to do than
-// it can takes longer: only after silence is something wrong.
+// quiet is how long nothing happens in a namespace before every lane has to have said why. A machine with more to do
+// than it can takes longer: only after silence is something wrong.
 const quiet, silence = 6 * time.Second, time.Minute
 
 // finish ends the crawl of a namespace, lets everything be trained on, and checks the books. Where a process ends or a
@@ -75,9 +75,9 @@ func (w *world) finish(s *space) {
 	w.eraseCopies(s)
 }
 
-// saysWhatIsLost reports whether a lane waits for what nobody will make, and says so, because an operator has made a topic
-// anew or has given up what is missing. That is a part of a group, or the final seal. Nobody waits for features of a batch
-// that was skipped.
+// saysWhatIsLost reports whether a lane waits for what nobody will make, and says so, because an operator has made a
+// topic anew or has given up what is missing. That is a part of a group, or the final seal. Nobody waits for features
+// of a batch that was skipped.
 func (w *world) saysWhatIsLost(s *space) bool {
 	w.read(s)
 	log := w.connect(s)
@@ -112,8 +112,8 @@ func (w *world) waits(lane int) bool {
 	return false
 }
 
-// losesSeal reports whether a seal is among what an operator has given up, or may be: nobody can read a record of a newer
-// version, or one that is gone. Without its final seal a lane does not end.
+// losesSeal reports whether a seal is among what an operator has given up, or may be: nobody can read a record of a
+// newer version, or one that is gone. Without its final seal a lane does not end.
 func (w *world) losesSeal(s *space, skips []stream.Skip, sk stream.Skip) bool {
 	if sk.Topic == schemas.Pairs { // an operator goes on behind a topic's first records, and the seal is among them
 		b := &books{w: w, s: s, lane: sk.Lane, skips: skips}
@@ -137,8 +137,8 @@ func (w *world) losesSeal(s *space, skips []stream.Skip, sk stream.Skip) bool {
 // refusesToRepeat finds what a stage says that has used a record before an operator skipped it.
 var refusesToRepeat = regexp.MustCompile(`is another record than the log holds, since .* skipped|nobody knows whether what is made now is the same|a batch was skipped after it had been trained on`)
 
-// silent fails: nothing happens any more in a namespace, and its books do not balance. It returns when something has happened
-// while it read the books, as on a cluster that did not answer before.
+// silent fails: nothing happens any more in a namespace, and its books do not balance. It returns when something has
+// happened while it read the books, as on a cluster that did not answer before.
 func (w *world) silent(s *space, st *stillness, done bool) {
 	problems, _ := w.balance(s)
 	if w.progress() != st.progress {
@@ -214,8 +214,8 @@ func (w *world) states() string {
 	return b.String()
 }
 
-// attend does what processes ask for. It reports whether the trainer is through, and whether the namespace has to be given
-// up for a reason that was said.
+// attend does what processes ask for. It reports whether the trainer is through, and whether the namespace has to be
+// given up for a reason that was said.
 func (w *world) attend(s *space) (done, givenUp bool) {
 	for _, stage := range stageNames {
 		for _, m := range slices.Clone(w.members[stage]) {

@@ -54,7 +54,8 @@ func (w *world) forget(a action) {
 	}
 }
 
-// noteStart notes what a stage knows when it starts while nobody else of it runs: which images are taken back, and Con-D.
+// noteStart notes what a stage knows when it starts while nobody else of it runs: which images are taken back, and
+// Con-D.
 func (w *world) noteStart(stage string) {
 	s := w.here
 	if stage != "discriminator" && len(s.gone) == len(s.knows[stage]) {
@@ -117,8 +118,8 @@ func (b *books) masked(topic schemas.Topic, e entryOf, samples []schemas.Sample,
 	}
 }
 
-// eraseCopies erases the copies of what is taken back, and wants none of them that records of the log lead to. Nobody looks
-// into a log with another number of lanes.
+// eraseCopies erases the copies of what is taken back, and wants none of them that records of the log lead to. Nobody
+// looks into a log with another number of lanes.
 func (w *world) eraseCopies(s *space) {
 	if len(s.gone) == 0 || w.here != s {
 		return

@@ -16,8 +16,8 @@ type modelFrom struct {
 	from map[laneOf]int64
 }
 
-// followNobody does what an encoder asks for whose weights of the trainer's are lost: it goes on with a file of weights. It
-// reports whether it has done so.
+// followNobody does what an encoder asks for whose weights of the trainer's are lost: it goes on with a file of
+// weights. It reports whether it has done so.
 func (w *world) followNobody(s *space, m *member, state string) bool {
 	if !strings.Contains(state, "with the weights of the trainer that lane") {
 		return false
@@ -96,8 +96,8 @@ type question struct {
 	text  string
 }
 
-// scores wants every scored batch to have the Con-D that was set, and with plain images one score of an image and a text.
-// Those that differ by roundings are the same.
+// scores wants every scored batch to have the Con-D that was set, and with plain images one score of an image and a
+// text. Those that differ by roundings are the same.
 func (b *books) scores() {
 	at := laneOf{schemas.Scored, b.lane}
 	said := make(map[question]float32)

@@ -35,8 +35,8 @@ func (w *world) changeRanks() {
 	w.set("WORLD_SIZE", world, []string{"trainer"})
 }
 
-// loseRank ends rank 1 in the midst of training, and starts another one in its place at once, or none. Rank 0 waits for it. If
-// none comes, rank 0 ends and names it, and all ranks begin again.
+// loseRank ends rank 1 in the midst of training, and starts another one in its place at once, or none. Rank 0 waits for
+// it. If none comes, rank 0 ends and names it, and all ranks begin again.
 func (w *world) loseRank(comesBack bool) {
 	if len(w.ranks) == 0 || len(w.members["trainer"]) == 0 {
 		return

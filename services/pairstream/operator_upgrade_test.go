@@ -19,14 +19,15 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// releaseBefore names the program `pairstream` of the release before. Where it is set, stages begin with that release, and operators
-// upgrade them one by one and roll them back.
+// releaseBefore names the program `pairstream` of the release before. Where it is set, stages begin with that release,
+// and operators upgrade them one by one and roll them back.
 const releaseBefore = "PAIRSTREAM_BEFORE"
 
 // upgrades are the actions that need the release before.
 var upgrades = []string{"upgrade", "upgrade", "upgrade", "upgrade all", "roll back"}
 
-// kindsOfActions returns what operators do. An action that needs the release before is drawn only where that is at hand.
+// kindsOfActions returns what operators do. An action that needs the release before is drawn only where that is at
+// hand.
 func kindsOfActions() []string {
 	if os.Getenv(releaseBefore) == "" {
 		return actionKinds

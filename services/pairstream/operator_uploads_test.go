@@ -24,7 +24,8 @@ func (w *world) upload() {
 	w.set("CHECKPOINT_UPLOAD", place, []string{"trainer"})
 }
 
-// refuseUploads makes a file of the place, so that it takes nothing and has nothing. Training goes on, but does not start.
+// refuseUploads makes a file of the place, so that it takes nothing and has nothing. Training goes on, but does not
+// start.
 func (w *world) refuseUploads() {
 	place := w.place(w.here)
 	if info, err := os.Stat(place); err != nil || !info.IsDir() {

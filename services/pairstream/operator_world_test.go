@@ -190,8 +190,8 @@ func (w *world) leave() {
 	must.Check(w.rt, os.RemoveAll(w.dir))
 }
 
-// command runs a command of the operator's, with the settings as they are. Variables are set for the whole test: C reads
-// them meanwhile, and must not meet an environment that moves. Other tests do not see them.
+// command runs a command of the operator's, with the settings as they are. Variables are set for the whole test: C
+// reads them meanwhile, and must not meet an environment that moves. Other tests do not see them.
 func (w *world) command(args ...string) (string, error) {
 	for name, value := range w.env {
 		if !w.site.set[name] {

@@ -11,7 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestVocabPassesOverWhatItCannotRead makes a vocabulary of a folder with a link to nowhere and a caption without image.
+// TestVocabPassesOverWhatItCannotRead makes a vocabulary of a folder with a link to nowhere and a caption without
+// image.
 func TestVocabPassesOverWhatItCannotRead(t *testing.T) {
 	dir := t.TempDir()
 	w := must.Get(shard.NewDirWriter(dir, 10))(t)

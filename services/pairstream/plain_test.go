@@ -9,8 +9,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestPlainImagesAfterKills has a Con-D that looks at plain images and keeps scores, and is killed now and then. Its records
-// and the weights are those of a Con-D that never lost what it kept, and a replay has them as well.
+// TestPlainImagesAfterKills has a Con-D that looks at plain images and keeps scores, and is killed now and then. Its
+// records and the weights are those of a Con-D that never lost what it kept, and a replay has them as well.
 func TestPlainImagesAfterKills(t *testing.T) {
 	if apart(t) {
 		return

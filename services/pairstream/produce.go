@@ -78,8 +78,8 @@ func shuffling(o *dataset.ProduceOptions, shuffle bool) error {
 	return nil
 }
 
-// producerTopics are all that a producer may see where brokers have access lists. A reader of pairs asks control for records
-// that an operator has skipped.
+// producerTopics are all that a producer may see where brokers have access lists. A reader of pairs asks control for
+// records that an operator has skipped.
 var producerTopics = []schemas.Topic{schemas.Pairs, schemas.Sources, schemas.Control}
 
 func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dry bool, w producer.Watch, p producer.Pace) error {

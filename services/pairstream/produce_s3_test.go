@@ -32,7 +32,8 @@ func upload(t *testing.T, b *blob.Bucket, prefix, dir string) {
 	}
 }
 
-// TestS3Produce publishes tars of a bucket, with references to it, however many are read at once and wherever it is killed.
+// TestS3Produce publishes tars of a bucket, with references to it, however many are read at once and wherever it is
+// killed.
 func TestS3Produce(t *testing.T) {
 	const pairs = 6 * 50 * 100
 	server := s3test.Start(t)

@@ -74,8 +74,8 @@ func TestProducerKilled(t *testing.T) {
 	producerKilled(t, "embedded", startBroker(t))
 }
 
-// producerKilled kills the producer at random points, and starts another one, until one has published everything. The lanes
-// hold what an undisturbed run publishes, in its order.
+// producerKilled kills the producer at random points, and starts another one, until one has published everything. The
+// lanes hold what an undisturbed run publishes, in its order.
 func producerKilled(t *testing.T, kind, brokers string) {
 	t.Setenv("KAFKA_BROKERS", brokers)
 	t.Setenv("LANES", "3")

@@ -31,8 +31,8 @@ func reporter(t *testing.T, log *stream.Log) func(step int64, loss float64) {
 	}
 }
 
-// following runs a command that goes on, and returns the lines that it prints. stop interrupts it and returns its error and
-// what it said.
+// following runs a command that goes on, and returns the lines that it prints. stop interrupts it and returns its error
+// and what it said.
 func following(t *testing.T, args ...string) (lines *bufio.Scanner, stop func() (string, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -103,7 +103,8 @@ func script(t *testing.T, body string) string {
 	return path
 }
 
-// TestProgressIsTracked hands reports to a process, which gets them as they come, and the end when the command is interrupted.
+// TestProgressIsTracked hands reports to a process, which gets them as they come, and the end when the command is
+// interrupted.
 func TestProgressIsTracked(t *testing.T) {
 	log := testLog(t)
 	report := reporter(t, log)
@@ -167,7 +168,8 @@ func TestTrackerRunsNoModulesOfTheWorkingFolder(t *testing.T) {
 	}
 }
 
-// TestProgressTrackerIsSafe tells Python's own processes to take no module from the working folder, and passes on no password.
+// TestProgressTrackerIsSafe tells Python's own processes to take no module from the working folder, and passes on no
+// password.
 func TestProgressTrackerIsSafe(t *testing.T) {
 	reporter(t, testLog(t))(10, 2.5)
 	t.Setenv("MLFLOW_TRACKING_URI", "http://alice:hunter2@mlflow:5000")

@@ -101,7 +101,8 @@ func TestPublishedListsAreFetched(t *testing.T) {
 	}
 }
 
-// TestPublishedListsArePlanned runs the README's batches on what fetch makes of all these lists, and on a data set of Hugging Face.
+// TestPublishedListsArePlanned runs the README's batches on what fetch makes of all these lists, and on a data set of
+// Hugging Face.
 func TestPublishedListsArePlanned(t *testing.T) {
 	if apart(t) {
 		return
@@ -218,7 +219,8 @@ func texts(row []any) (out []string) {
 	return out
 }
 
-// TestFetchRefusesAListBeforeItDownloads: a list without its columns leaves no tar behind, and the right columns may follow.
+// TestFetchRefusesAListBeforeItDownloads: a list without its columns leaves no tar behind, and the right columns may
+// follow.
 func TestFetchRefusesAListBeforeItDownloads(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", "")
 	t.Setenv("http_proxy", "http://user:secret@proxy.example.org:3128")

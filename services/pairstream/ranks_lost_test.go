@@ -64,8 +64,8 @@ func (g *gang) bringBack(t *testing.T, lost ...int) {
 	}
 }
 
-// stop asks all ranks to end: a member first, and rank 0 when it waits for that one's return, else all in a drawn order.
-// All end in order.
+// stop asks all ranks to end: a member first, and rank 0 when it waits for that one's return, else all in a drawn
+// order. All end in order.
 func (g *gang) stop(t *testing.T, memberFirst bool) {
 	t.Helper()
 	if memberFirst {
@@ -104,9 +104,9 @@ func (g *gang) tell(t *testing.T) {
 	}
 }
 
-// TestRanksKilled kills ranks, any of them, at moments that a seed draws, and starts them again. The others are the same
-// processes to the end, and go on when all are there. One is lost while the others wait for another one. What comes out is
-// that of one process, and so is its replay.
+// TestRanksKilled kills ranks, any of them, at moments that a seed draws, and starts them again. The others are the
+// same processes to the end, and go on when all are there. One is lost while the others wait for another one. What
+// comes out is that of one process, and so is its replay.
 func TestRanksKilled(t *testing.T) {
 	if apart(t) {
 		return
@@ -197,8 +197,8 @@ func ranksKilled(t *testing.T, name string, settings map[string]string) {
 	compare(t, "the replay", &want, got)
 }
 
-// TestARankIsStopped asks one rank to end, and holds another one up. The others keep their state. They go on when a rank has
-// come in its place, or when the one that was held up goes on. One with other settings is refused meanwhile.
+// TestARankIsStopped asks one rank to end, and holds another one up. The others keep their state. They go on when a
+// rank has come in its place, or when the one that was held up goes on. One with other settings is refused meanwhile.
 func TestARankIsStopped(t *testing.T) {
 	if apart(t) {
 		return
@@ -229,8 +229,8 @@ func TestARankIsStopped(t *testing.T) {
 	compare(t, "stopped again and again", &want, trainedOutcome(t, copied, folder))
 }
 
-// TestARankStaysAway loses a rank that does not come back. Rank 0 ends with a checkpoint of the last whole step and names it.
-// The others wait for rank 0, and end as well.
+// TestARankStaysAway loses a rank that does not come back. Rank 0 ends with a checkpoint of the last whole step and
+// names it. The others wait for rank 0, and end as well.
 func TestARankStaysAway(t *testing.T) {
 	if apart(t) {
 		return

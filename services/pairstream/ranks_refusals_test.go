@@ -26,8 +26,8 @@ func scoredLog(t *testing.T, scenes int) (log *stream.Log, in func(string) strin
 	return openNamespace(t), in
 }
 
-// TestRanksThatCannotTrain starts ranks that have no training to take part in. Each says why: a rank with other settings, or
-// another secret, and rank 0 when another one never comes. Nothing is written.
+// TestRanksThatCannotTrain starts ranks that have no training to take part in. Each says why: a rank with other
+// settings, or another secret, and rank 0 when another one never comes. Nothing is written.
 func TestRanksThatCannotTrain(t *testing.T) {
 	if apart(t) {
 		return
@@ -65,8 +65,8 @@ func TestRanksThatCannotTrain(t *testing.T) {
 	}
 }
 
-// TestImagesLostOnOneRank trains with two ranks of which the second finds no image. Its samples are masked. One process that
-// repeats the steps, and finds them all, keeps to the masks, and so do four. The weights are equal.
+// TestImagesLostOnOneRank trains with two ranks of which the second finds no image. Its samples are masked. One process
+// that repeats the steps, and finds them all, keeps to the masks, and so do four. The weights are equal.
 func TestImagesLostOnOneRank(t *testing.T) {
 	if apart(t) {
 		return

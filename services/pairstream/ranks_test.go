@@ -82,8 +82,8 @@ func copyScored(t *testing.T, from *stream.Log, namespace string) *stream.Log {
 	return to
 }
 
-// trainedOutcome returns what trainers leave behind: digests of features, the progress without what the clock says, and the last
-// checkpoint.
+// trainedOutcome returns what trainers leave behind: digests of features, the progress without what the clock says, and
+// the last checkpoint.
 func trainedOutcome(t *testing.T, log *stream.Log, folder string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -107,8 +107,8 @@ func trainedOutcome(t *testing.T, log *stream.Log, folder string) map[string]str
 	return found
 }
 
-// TestRanksTrainTheSameModel trains on the same batches with one, two, four and once eight processes. Features, progress and the whole
-// last checkpoint are equal, bit for bit.
+// TestRanksTrainTheSameModel trains on the same batches with one, two, four and once eight processes. Features,
+// progress and the whole last checkpoint are equal, bit for bit.
 func TestRanksTrainTheSameModel(t *testing.T) {
 	if apart(t) {
 		return

@@ -15,8 +15,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestCopiesOfALostCrawl trains on copies of images, with the indexer killed when its first tar is there and the crawl deleted
-// when all groups are closed. Records and weights are those of an undisturbed run, and a replay has them as well.
+// TestCopiesOfALostCrawl trains on copies of images, with the indexer killed when its first tar is there and the crawl
+// deleted when all groups are closed. Records and weights are those of an undisturbed run, and a replay has them as
+// well.
 func TestCopiesOfALostCrawl(t *testing.T) {
 	if apart(t) {
 		return

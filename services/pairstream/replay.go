@@ -145,8 +145,8 @@ func leaveRunEnv(dir string, cfg stream.Config, environ map[string]string, chang
 	return writeRunEnv(dir, cfg.Namespace, settings, changes...)
 }
 
-// leaveChanges leaves the settings of a start, and notes which differ from those of the start before it. Before anything was
-// encoded nothing was made with them.
+// leaveChanges leaves the settings of a start, and notes which differ from those of the start before it. Before
+// anything was encoded nothing was made with them.
 func leaveChanges(ctx context.Context, log *stream.Log, dir string, cfg stream.Config, environ map[string]string) error {
 	now, err := runSettings(environ)
 	if err != nil {

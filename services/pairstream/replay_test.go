@@ -23,8 +23,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestRunManifestAndReplay runs the real stages again, from pictures to features. The same comes out, and the same checkpoints
-// stay.
+// TestRunManifestAndReplay runs the real stages again, from pictures to features. The same comes out, and the same
+// checkpoints stay.
 func TestRunManifestAndReplay(t *testing.T) {
 	if apart(t) {
 		return
@@ -122,7 +122,8 @@ func TestReplayLeavesItsSettings(t *testing.T) {
 	}
 }
 
-// TestReplayOfAStrangersManifest has a manifest that names the broker to send a password to, and a setting with further lines.
+// TestReplayOfAStrangersManifest has a manifest that names the broker to send a password to, and a setting with further
+// lines.
 func TestReplayOfAStrangersManifest(t *testing.T) {
 	testLog(t)
 	path := filepath.Join(t.TempDir(), "run.json")

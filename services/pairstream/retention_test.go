@@ -16,8 +16,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestWhatMayBeDeleted kills every stage at once, deletes all that the rule allows in every lane, and starts them again. The
-// weights and the last records are those of a run with nothing deleted.
+// TestWhatMayBeDeleted kills every stage at once, deletes all that the rule allows in every lane, and starts them
+// again. The weights and the last records are those of a run with nothing deleted.
 func TestWhatMayBeDeleted(t *testing.T) {
 	if apart(t) {
 		return

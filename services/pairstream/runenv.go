@@ -18,8 +18,8 @@ import (
 	"github.com/pairstream/pairstream/internal/process/config"
 )
 
-// runEnvFile returns the file that `pairstream up` and `pairstream demo` leave beside the log. It has the settings of the
-// run, NAME=VALUE in each line, for the commands that look at the run later.
+// runEnvFile returns the file that `pairstream up` and `pairstream demo` leave beside the log. It has the settings of
+// the run, NAME=VALUE in each line, for the commands that look at the run later.
 func runEnvFile(dir, namespace string) string {
 	if namespace == "" {
 		return filepath.Join(dir, "run.env")

@@ -52,8 +52,9 @@ func TestRunEnv(t *testing.T) {
 	}
 }
 
-// TestRefusedStartLeavesTheSettings starts a second run on a folder whose broker runs. It is refused, and the settings of the
-// first stay. A start with other settings behind it says what has changed, once something was made with the ones before.
+// TestRefusedStartLeavesTheSettings starts a second run on a folder whose broker runs. It is refused, and the settings
+// of the first stay. A start with other settings behind it says what has changed, once something was made with the ones
+// before.
 func TestRefusedStartLeavesTheSettings(t *testing.T) {
 	dir := t.TempDir()
 	for _, s := range config.Settings(pipeline{}) {

@@ -9,8 +9,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 )
 
-// TestS3SegmentsAreAskedAndSearched runs the pipeline with its segments in a bucket, whose options stand in BUCKET_ROOTS alone.
-// Groups of both lanes ask one another, a searcher answers over all, and a replay gives the same.
+// TestS3SegmentsAreAskedAndSearched runs the pipeline with its segments in a bucket, whose options stand in
+// BUCKET_ROOTS alone. Groups of both lanes ask one another, a searcher answers over all, and a replay gives the same.
 func TestS3SegmentsAreAskedAndSearched(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 40)

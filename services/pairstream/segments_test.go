@@ -17,9 +17,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestGroupsThatAskTheCrawlAreKilled kills the indexer when its first and its fourth segment are there. Groups ask those of
-// both lanes, and a replay comes to the same records. One with another seed makes other segments, and asks these. A searcher
-// finds a pair in the segments.
+// TestGroupsThatAskTheCrawlAreKilled kills the indexer when its first and its fourth segment are there. Groups ask
+// those of both lanes, and a replay comes to the same records. One with another seed makes other segments, and asks
+// these. A searcher finds a pair in the segments.
 func TestGroupsThatAskTheCrawlAreKilled(t *testing.T) {
 	if apart(t) {
 		return
@@ -66,7 +66,8 @@ func TestGroupsThatAskTheCrawlAreKilled(t *testing.T) {
 	}
 }
 
-// askedOthers counts the groups that have asked another lane and the equivalent images of other groups, and names a pair.
+// askedOthers counts the groups that have asked another lane and the equivalent images of other groups, and names a
+// pair.
 func askedOthers(t *testing.T, log *stream.Log) (foreign, outside int, pair schemas.PairID) {
 	t.Helper()
 	for _, topic := range []schemas.Topic{schemas.Groups, schemas.Neighbors} {

@@ -14,8 +14,8 @@ import (
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-// stageMains are what the program is under another name than its own: packages have a link of each name to it, and so one
-// program in the place of six.
+// stageMains are what the program is under another name than its own: packages have a link of each name to it, and so
+// one program in the place of six.
 var stageMains = map[string]func(){
 	encoderservice.Name:       func() { device.Main(encoderservice.Name, encoderservice.Run) },
 	indexerservice.Name:       func() { device.Main(indexerservice.Name, indexerservice.Run) },

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
-// TestTortureAtTheDoor sends every hostile image to the front door, as a form and as JSON, and a good pair behind each. The door
-// says what becomes of it, stays small, and goes on.
+// TestTortureAtTheDoor sends every hostile image to the front door, as a form and as JSON, and a good pair behind each.
+// The door says what becomes of it, stays small, and goes on.
 func TestTortureAtTheDoor(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	t.Setenv("NAMESPACE", "door")

@@ -25,8 +25,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// maxRSS is the most memory that a process of the pipeline takes, whatever strangers send. The decoders of a process take
-// 128 MiB together (internal/content/imaging), libtorch with its threads some 280 MiB.
+// maxRSS is the most memory that a process of the pipeline takes, whatever strangers send. The decoders of a process
+// take 128 MiB together (internal/content/imaging), libtorch with its threads some 280 MiB.
 const maxRSS = 512 << 20
 
 // floodRecords of a megabyte are more than is read ahead.

@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/otlptest"
 )
 
-// TestTracesFollowPairs runs the real stages with every pair sampled. Each pair has one trace through them, and spans of
-// mini-batches and steps link to what they are made of. A replay without traces gives the same records.
+// TestTracesFollowPairs runs the real stages with every pair sampled. Each pair has one trace through them, and spans
+// of mini-batches and steps link to what they are made of. A replay without traces gives the same records.
 func TestTracesFollowPairs(t *testing.T) {
 	if apart(t) {
 		return

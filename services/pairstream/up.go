@@ -47,7 +47,8 @@ type pipeline struct {
 	Ingest        ingest.Settings
 }
 
-// Validate refuses settings that allow a record to be larger than its topic takes, and a second pipeline beside rank 0's.
+// Validate refuses settings that allow a record to be larger than its topic takes, and a second pipeline beside rank
+// 0's.
 func (p pipeline) Validate() error {
 	var second error
 	if p.Trainer.Ranks.Rank > 0 {
@@ -206,8 +207,8 @@ func newUpCommand() *cobra.Command {
 	return cmd
 }
 
-// startIngest serves the front door beside the stages, where it has an address. The stages do not need it, but whoever set
-// INGEST_ADDR does: what keeps it from starting is an error.
+// startIngest serves the front door beside the stages, where it has an address. The stages do not need it, but whoever
+// set INGEST_ADDR does: what keeps it from starting is an error.
 func startIngest(ctx context.Context, out io.Writer, log *stream.Log, rt service.Runtime, s ingest.Settings) (stop func(), err error) {
 	if s.Addr == "" {
 		return func() {}, nil

@@ -1,7 +1,7 @@
 // Package bootstrap trains on tars alone, without the log. [Train] makes a first model, before there is an encoder to
-// embed pairs or a Con-D to score candidates. Its weights serve as both, and as the start of the trainer. [Converge] does so
-// until the model tells hard held-out pairs apart no better than before. It calibrates the model and writes its card. [FineTune]
-// fine-tunes a model for retrieval, as the papers do to make Con-D.
+// embed pairs or a Con-D to score candidates. Its weights serve as both, and as the start of the trainer. [Converge]
+// does so until the model tells hard held-out pairs apart no better than before. It calibrates the model and writes its
+// card. [FineTune] fine-tunes a model for retrieval, as the papers do to make Con-D.
 //
 // With [Checkpoints] an interrupted run goes on from its newest checkpoint, and ends in the weights of a run without
 // interruption.
@@ -65,8 +65,8 @@ func (o Options) Validate() error {
 	return l.Err()
 }
 
-// training returns GRIT-VLP's objective without its consistency term, on random batches. That is ALBEF's objective without
-// a momentum encoder.
+// training returns GRIT-VLP's objective without its consistency term, on random batches. That is ALBEF's objective
+// without a momentum encoder.
 func (o Options) training() trainer.Options {
 	t := trainer.GRITVLP()
 	t.Seed = o.Seed
@@ -183,8 +183,8 @@ func (f fitting) open(ctx context.Context) (t *trainer.Trainer, positions json.R
 	return trainer.Resume(ctx, f.model.Worker(), path, f.options)
 }
 
-// latest returns the checkpoint to resume from; empty: there is none. It fails where all checkpoints are broken, and does
-// not begin anew.
+// latest returns the checkpoint to resume from; empty: there is none. It fails where all checkpoints are broken, and
+// does not begin anew.
 func (c Checkpoints) latest() (string, error) {
 	if c.Dir == "" {
 		return "", nil

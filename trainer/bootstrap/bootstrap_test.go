@@ -195,8 +195,8 @@ func TestFineTuneGoesOnWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
-// A model that was pre-trained on texts of 25 tokens is fine-tuned on 30, and its file says so. Distillation makes other
-// weights.
+// A model that was pre-trained on texts of 25 tokens is fine-tuned on 30, and its file says so. Distillation makes
+// other weights.
 func TestFineTuneLengthensTextsAndDistils(t *testing.T) {
 	b := newBench(t)
 	size := must.Get(model.Preset("tiny", len(b.vocab)))(t)

@@ -35,12 +35,12 @@ type Card struct {
 	Measured *eval.CondReport `json:"measured"`
 }
 
-// Converge trains a model until the AUC on hard pairs of held no longer rises, in at most o.Steps steps. It then calibrates the
-// model on half of held, unless the base rate is 0, and writes weights, calibration and card to path.
+// Converge trains a model until the AUC on hard pairs of held no longer rises, in at most o.Steps steps. It then
+// calibrates the model on half of held, unless the base rate is 0, and writes weights, calibration and card to path.
 //
-// The phases are those that made the demo's Con-D: random mini-batches until nothing more is gained, GRIT's mini-batches for as
-// long as they help, and random ones again while the rate decays. GRIT's false negatives teach the matching head to doubt true
-// pairs. Random mini-batches have few, so that it trusts them again.
+// The phases are those that made the demo's Con-D: random mini-batches until nothing more is gained, GRIT's
+// mini-batches for as long as they help, and random ones again while the rate decays. GRIT's false negatives teach the
+// matching head to doubt true pairs. Random mini-batches have few, so that it trusts them again.
 func Converge(ctx context.Context, w *torch.Worker, source *shard.Images, data, held *dataset.Corpus, o Options, c Converging, path string) (*Card, error) {
 	err := errors.Join(o.Validate(), c.Validate())
 	if o.Steps > 0 && o.Steps < 10 {
@@ -246,7 +246,8 @@ func (r rules) hardening() int64 { return max(1, r.most*9/10) }
 // settling returns the steps of the last phase, behind so many.
 func (r rules) settling(done int64) int64 { return max(1, min(max(firstCheck, done/6), r.most-done)) }
 
-// waits tells whether an AUC says that nothing has begun. An earlier one above hasLearned was luck, and counts for nothing.
+// waits tells whether an AUC says that nothing has begun. An earlier one above hasLearned was luck, and counts for
+// nothing.
 func (c *course) waits(auc float64) bool { return c.Phase == Learn && auc < hasLearned }
 
 // best returns the best AUC of the phase, once the one of the open stretch is known.
@@ -343,8 +344,8 @@ type Converging struct {
 	Checked func(Check)
 }
 
-// DefaultPatience is the number of checks in a row without a rise that end the first phase. They are the further apart the
-// longer it takes: the last four are over about a third of its steps.
+// DefaultPatience is the number of checks in a row without a rise that end the first phase. They are the further apart
+// the longer it takes: the last four are over about a third of its steps.
 const DefaultPatience = 4
 
 // Check is what a check found.

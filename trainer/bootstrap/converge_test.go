@@ -54,8 +54,8 @@ func (c *convergence) options() (bootstrap.Options, bootstrap.Converging) {
 	}
 }
 
-// A training that ends by itself ends in the same bytes when it is run again, and when it is interrupted in any phase. Its
-// file says how it went and has a calibration.
+// A training that ends by itself ends in the same bytes when it is run again, and when it is interrupted in any phase.
+// Its file says how it went and has a calibration.
 func TestConvergeRepeatsAndGoesOn(t *testing.T) {
 	c := newConvergence(t)
 	straight, again := filepath.Join(t.TempDir(), "straight"), filepath.Join(t.TempDir(), "again")

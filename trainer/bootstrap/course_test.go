@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// play runs a course to its end. It returns its stretches and the course. auc is told the phase and the step of a check.
+// play runs a course to its end. It returns its stretches and the course. auc is told the phase and the step of a
+// check.
 func play(r rules, auc func(phase string, step int64) float64) (stretches []string, c course) {
 	for c = newCourse(r); c.Phase != ""; {
 		s := fmt.Sprintf("%s %d-%d epoch %d from %d", c.Phase, c.From, c.To, c.Epoch, c.EpochStep)

@@ -61,8 +61,8 @@ func (o FineTuning) training(steps, epoch int64) trainer.Options {
 }
 
 // FineTune fine-tunes a model on the corpus for retrieval and writes its weights to path. It takes the model over and
-// frees it. The momentum encoder begins with the weights of the model, one of two choices that GRIT-VLP's supplement finds
-// equally good. FineTune does not write it.
+// frees it. The momentum encoder begins with the weights of the model, one of two choices that GRIT-VLP's supplement
+// finds equally good. FineTune does not write it.
 func FineTune(ctx context.Context, m *model.Model, source *shard.Images, data *dataset.Corpus, o FineTuning, path string) error {
 	err := o.Validate()
 	if least := 2 * o.StepBatches; err == nil && data.Pairs() < least {

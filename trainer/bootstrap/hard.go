@@ -12,15 +12,16 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// Walk orders pairs so that cuts of a mini-batch's size hold similar ones, as GRIT does. Row i of v and of t are the features
-// of pair i, dim values each; images[i] numbers its image. The order has whole mini-batches; it may leave a rest out.
+// Walk orders pairs so that cuts of a mini-batch's size hold similar ones, as GRIT does. Row i of v and of t are the
+// features of pair i, dim values each; images[i] numbers its image. The order has whole mini-batches; it may leave a
+// rest out.
 type Walk func(ctx context.Context, v, t []float32, dim int, images []int32, batch, round int) ([]int32, error)
 
 // encodedAtOnce is the number of pairs whose features are computed together.
 const encodedAtOnce = 64
 
-// walk orders the open stretch of the hard phase. It draws as many pairs as the stretch learns from, and walks them by the
-// features of the weights as they are.
+// walk orders the open stretch of the hard phase. It draws as many pairs as the stretch learns from, and walks them by
+// the features of the weights as they are.
 func (s *stretches) walk(ctx context.Context) error {
 	batch := s.fitting.loop.Batch
 	drawn := rng.New(s.seed, "hard pairs", int64(s.course.Round)).Perm(s.examples.Len())[:int(s.course.To-s.course.From)*batch]

@@ -164,8 +164,8 @@ type life struct {
 	decay   func(step int64, d trainer.Decay)
 }
 
-// live runs a trainer on a log, starting from the disk, until the lanes have ended or it dies. It returns the lanes that
-// it took.
+// live runs a trainer on a log, starting from the disk, until the lanes have ended or it dies. It returns the lanes
+// that it took.
 func live(t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []int, err error) {
 	t.Helper()
 	return liveUntil(t.Context(), t, log, d, dir, o)
@@ -264,8 +264,8 @@ func featureDigests(t *testing.T, log *stream.Log) (sums []string) {
 	return sums
 }
 
-// checkOrder checks that the features give the whole order, and that the weights are those of a training in that order. It
-// returns the order as lanes.
+// checkOrder checks that the features give the whole order, and that the weights are those of a training in that order.
+// It returns the order as lanes.
 func checkOrder(t *testing.T, log *stream.Log, d *disk) (lanes []int) {
 	t.Helper()
 	turns, err := published{log: log}.order(t.Context(), startOf([]int{0, 1, 2}), 0)
@@ -299,8 +299,8 @@ func checkOrder(t *testing.T, log *stream.Log, d *disk) (lanes []int) {
 	return lanes
 }
 
-// trainInArrival lets lane 1 be late and the trainer die at a point. Then every batch is there, and its successor dies as
-// well. The third goes on to the end. died is false once there is no such point.
+// trainInArrival lets lane 1 be late and the trainer die at a point. Then every batch is there, and its successor dies
+// as well. The third goes on to the end. died is false once there is no such point.
 func trainInArrival(t *testing.T, log *stream.Log, d *disk, dir string, dieAt int) (first []int, died bool) {
 	t.Helper()
 	putScored(t, log, 0, 2)
@@ -379,8 +379,8 @@ func TestOrderIsThatOfTheFeaturesWithoutTheFile(t *testing.T) {
 	}
 }
 
-// After a training in strict rotation, another setting continues like the same one, up to what is published. The reverse
-// holds as well.
+// After a training in strict rotation, another setting continues like the same one, up to what is published. The
+// reverse holds as well.
 func TestOrderOutlivesTheSetting(t *testing.T) {
 	open := testLogs(t)
 	for i, c := range []struct{ before, after LaneOrder }{{Rotation, Arrival}, {Arrival, Rotation}} {

@@ -77,8 +77,8 @@ func inBackground(t *testing.T, log *stream.Log, d *disk, dir string, o life) li
 
 const itsTurn = "waits for its turn: the order of lanes makes the next step on lane 1"
 
-// A lane that has lost records is parked. With the order of arrival, the others go on. With strict rotation, they wait for
-// their turn and say so. An operator's skip lets the lane go on, in the order that a replay has as well.
+// A lane that has lost records is parked. With the order of arrival, the others go on. With strict rotation, they wait
+// for their turn and say so. An operator's skip lets the lane go on, in the order that a replay has as well.
 func TestDamagedLaneIsParked(t *testing.T) {
 	open := testLogs(t)
 	const parked = "parked: records are missing: topic scored, lane 1, offset 2: expected seq 2, found 4"

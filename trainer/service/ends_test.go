@@ -28,8 +28,8 @@ func putLast(t *testing.T, log *stream.Log, lane, batches int) {
 	must.Do(t, p.Close(t.Context()))
 }
 
-// A lane that never had a pair is sealed while the others are in their last groups. The decay of the learning rate begins
-// then, and ends with the last batch. It is the same when steps are repeated after crashes, and in a replay.
+// A lane that never had a pair is sealed while the others are in their last groups. The decay of the learning rate
+// begins then, and ends with the last batch. It is the same when steps are repeated after crashes, and in a replay.
 func TestDecayWithAnEmptyLane(t *testing.T) {
 	open := testLogs(t)
 	const steps = 2 * testBatches

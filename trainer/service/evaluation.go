@@ -38,8 +38,8 @@ func (e Evaluation) validate() error {
 	return nil
 }
 
-// evaluated is what a checkpoint says of evaluations. An evaluation comes before the checkpoint of its step. So its record is
-// in the log if a checkpoint says that it was made, and it is made again if not.
+// evaluated is what a checkpoint says of evaluations. An evaluation comes before the checkpoint of its step. So its
+// record is in the log if a checkpoint says that it was made, and it is made again if not.
 type evaluated struct {
 	Step int64 `json:"step"` // that was evaluated last
 	Best *best `json:"best,omitempty"`

@@ -69,8 +69,8 @@ func (f *feed) follow(log *stream.Log, letters *stream.Publisher, tune stream.Fo
 	f.follower = log.Follow(tune)
 }
 
-// recall reads from the log what steps that will be repeated have to keep to: their masks, the order and the ends of lanes. last
-// has the seq of each lane's last features.
+// recall reads from the log what steps that will be repeated have to keep to: their masks, the order and the ends of
+// lanes. last has the seq of each lane's last features.
 func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err error) {
 	from := published{f.log, f.follower.Whole}
 	if f.masked, f.blocks, err = from.blocks(ctx, f.at); err != nil {

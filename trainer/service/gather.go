@@ -14,8 +14,8 @@ import (
 )
 
 // With ITC_GATHER a step has two passes ([trainer.Trainer.Prepare]). A batch has its first pass when it comes, and its
-// features are published then: the grouper may need them before it can make the step's last batch. The second pass comes
-// when all batches of the step have had the first, or no more come. Before it the ranks exchange their keys.
+// features are published then: the grouper may need them before it can make the step's last batch. The second pass
+// comes when all batches of the step have had the first, or no more come. Before it the ranks exchange their keys.
 
 // prepare makes the first pass over a batch, and learns from all when it is the last of its step.
 func (l *loop) prepare(ctx context.Context, w work) error {
@@ -139,8 +139,8 @@ func keysPart(step int64, batches int, own map[int]trainer.Keys) (ranks.Part, er
 	return ranks.Part{Note: raw, Vectors: vectors}, err
 }
 
-// vectorsOf lays out the keys that a rank has of some of a step's batches: batch i has the vectors 2i, of images, and 2i+1, of
-// texts.
+// vectorsOf lays out the keys that a rank has of some of a step's batches: batch i has the vectors 2i, of images, and
+// 2i+1, of texts.
 func vectorsOf(own map[int]trainer.Keys, batches int) (vectors [][]float32, ids map[int][]schemas.ImageID) {
 	vectors, ids = make([][]float32, 2*batches), make(map[int][]schemas.ImageID)
 	for number, k := range own {

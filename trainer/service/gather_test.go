@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// Features are published with a batch's first pass, one by one. The second pass comes with the last batch of the step. A
-// checkpoint between the two goes on behind the last complete step.
+// Features are published with a batch's first pass, one by one. The second pass comes with the last batch of the step.
+// A checkpoint between the two goes on behind the last complete step.
 func TestFeaturesComeBeforeTheStep(t *testing.T) {
 	l, n, _ := testLoop(t, false, never)
 	core := l.core.(*scripted)
@@ -41,7 +41,8 @@ func TestFeaturesComeBeforeTheStep(t *testing.T) {
 	}
 }
 
-// A batch that is set aside in a repeated step is recorded, though its features are in the log: they came before its loss.
+// A batch that is set aside in a repeated step is recorded, though its features are in the log: they came before its
+// loss.
 func TestASetAsideBatchIsRecordedAfterItsFeatures(t *testing.T) {
 	l, n, counted := testLoop(t, false, func(int64) string { return "no number" })
 	l.gather = 1

@@ -41,10 +41,10 @@ func newInputs(ctx context.Context, tools device.Tools, s Settings, core *traine
 	return inputs{loader, tools.Instruments.Log, s.Core.UniWeight > 0, s.Core.ITC.Triple, core.Send}, nil
 }
 
-// load makes the inputs of a batch and sends them to the device. It masks an image that was lost for ever since Con-D saw
-// the batch, beyond those that the batch's record masks. Any other fault is one of the bucket, and load tries again until
-// the bucket is back. known holds the masks of the step when it was made before, if it was. An image that is back since
-// then stays masked.
+// load makes the inputs of a batch and sends them to the device. It masks an image that was lost for ever since Con-D
+// saw the batch, beyond those that the batch's record masks. Any other fault is one of the bucket, and load tries again
+// until the bucket is back. known holds the masks of the step when it was made before, if it was. An image that is back
+// since then stays masked.
 func (l inputs) load(ctx context.Context, b *schemas.ScoredBatch, known []schemas.Mask) (trainer.Input, error) {
 	if drawn := l.loader.Drawn(); b.Drawn != "" && b.Drawn != drawn {
 		return trainer.Input{}, fmt.Errorf("loading batch %d of group %s, epoch %d: Con-D saw images of %q, this trainer draws %q: want one SEED and the same AUGMENT settings in discriminator and trainer",

@@ -127,8 +127,8 @@ func TestGonePositivesAreReplaced(t *testing.T) {
 	}
 }
 
-// load does not even ask for images that a batch masks, or that were masked when the step was first made. So an image that
-// is back changes nothing.
+// load does not even ask for images that a batch masks, or that were masked when the step was first made. So an image
+// that is back changes nothing.
 func TestKnownMasksAreKept(t *testing.T) {
 	in, album := testInputs(t, nil)
 	b := fourSamples()

@@ -10,7 +10,8 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// places tells which rank has a batch. Each rank has a run of the batches of a step. Batches that are encoded anew go round.
+// places tells which rank has a batch. Each rank has a run of the batches of a step. Batches that are encoded anew go
+// round.
 type places struct {
 	world, batches int // ranks, and batches of a step
 	number         int // batches of the open step that were placed
@@ -113,8 +114,8 @@ func (s single) Snapshot(ctx context.Context) (snapshot, error) {
 	return state, nil
 }
 
-// leader is the core of rank 0's loop. It learns from its own batches and hears what the other ranks say of theirs. To the
-// loop it is a trainer that learns from all.
+// leader is the core of rank 0's loop. It learns from its own batches and hears what the other ranks say of theirs. To
+// the loop it is a trainer that learns from all.
 type leader struct {
 	single
 	shares   shares

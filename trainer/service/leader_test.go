@@ -35,7 +35,8 @@ func threeSamples(n int) *schemas.ScoredBatch {
 	return b
 }
 
-// drawn returns an input of a batch. The positives of batch notFinite are no numbers, and batch masked has lost an image.
+// drawn returns an input of a batch. The positives of batch notFinite are no numbers, and batch masked has lost an
+// image.
 func drawn(b *schemas.ScoredBatch) trainer.Input {
 	const notFinite, masked = 2, 1
 	const side = 16
@@ -151,9 +152,9 @@ func (b behind) Complete(ctx context.Context, sum trainer.Share, rate float64) e
 	return b.Trainer.Complete(ctx, sum, rate)
 }
 
-// A batch whose loss is no number, and an image that is lost, come to the same on another rank as on rank 0 alone: results,
-// features, masks and reasons are equal, and so is the state, to the last bit. The last step
-// is short, and rank 1 completes it when rank 0 has ended.
+// A batch whose loss is no number, and an image that is lost, come to the same on another rank as on rank 0 alone:
+// results, features, masks and reasons are equal, and so is the state, to the last bit. The last step is short, and
+// rank 1 completes it when rank 0 has ended.
 func TestTwoRanksSayWhatOneSays(t *testing.T) {
 	t.Run("one pass", func(t *testing.T) { twoRanksSayWhatOneSays(t, ofFour(), 0) })
 	o := ofFour()

@@ -136,8 +136,8 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	return err
 }
 
-// leave writes a checkpoint at the end of a run, unless err says that the state may be broken, and returns err. The loss of
-// a rank costs the open step alone.
+// leave writes a checkpoint at the end of a run, unless err says that the state may be broken, and returns err. The
+// loss of a rank costs the open step alone.
 func (l *loop) leave(ctx context.Context, err error) error {
 	sound := interrupt.Failure(err) == nil || errors.Is(err, ranks.ErrLost)
 	if !sound || !l.trained {
@@ -242,7 +242,8 @@ func (l *loop) finish(ctx context.Context) error {
 	return l.evaluate(ctx)
 }
 
-// setAside records that nothing was learned from a batch. Its features still travel, since the next epoch waits for them.
+// setAside records that nothing was learned from a batch. Its features still travel, since the next epoch waits for
+// them.
 func (l *loop) setAside(ctx context.Context, w work, r *trainer.Result) error {
 	if r.SetAside == "" {
 		l.inARow = 0

@@ -162,8 +162,8 @@ func TestArrivalSendsBlockByBlock(t *testing.T) {
 	}
 }
 
-// A progress record has the mean losses of its step's batches, and the sums of their candidates. A batch that was set aside
-// taught nothing, and has no part in the mean.
+// A progress record has the mean losses of its step's batches, and the sums of their candidates. A batch that was set
+// aside taught nothing, and has no part in the mean.
 func TestProgressIsThatOfTheWholeStep(t *testing.T) {
 	l, n, _ := testLoop(t, false, func(step int64) string {
 		if step == 2 {
@@ -204,8 +204,8 @@ func TestCheckpointsWaitForTheirBlocks(t *testing.T) {
 	}
 }
 
-// A step that is made is told of, whatever ends the training meanwhile: nobody makes it again. What else is due behind it is
-// done by the run that goes on, once.
+// A step that is made is told of, whatever ends the training meanwhile: nobody makes it again. What else is due behind
+// it is done by the run that goes on, once.
 func TestAMadeStepIsToldOf(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l, n, _ := testLoop(t, true, func(int64) string {

@@ -29,7 +29,8 @@ func sharesOf(core sharedCore, link *ranks.Member, at slots) shares {
 	return shares{core: core, slots: at, sum: func(ctx context.Context, own ranks.Part, _ joinFunc) (ranks.Part, error) { return link.Sum(ctx, own) }}
 }
 
-// membership is the place of a rank above 0 in the training, through losses. It keeps what it holds when another rank is lost.
+// membership is the place of a rank above 0 in the training, through losses. It keeps what it holds when another rank
+// is lost.
 type membership struct {
 	tools    device.Tools
 	settings Settings
@@ -126,8 +127,8 @@ type task struct {
 	input trainer.Input
 }
 
-// run does the errands of rank 0 until it ends the training. What it has asked for before is done even then, so this rank
-// completes the last step as well.
+// run does the errands of rank 0 until it ends the training. What it has asked for before is done even then, so this
+// rank completes the last step as well.
 func (m *member) run(ctx context.Context) error {
 	both, working := interrupt.WithContext(ctx)
 	doing, stop := context.WithCancel(ctx)

@@ -18,8 +18,8 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// open resumes from the newest whole checkpoint, or begins with the initial weights. last has the seq of each lane's last
-// features, and gets those that only the checkpoint knows.
+// open resumes from the newest whole checkpoint, or begins with the initial weights. last has the seq of each lane's
+// last features, and gets those that only the checkpoint knows.
 func open(ctx context.Context, tools device.Tools, s Settings, last map[int]int64, copies *uploads) (*trainer.Trainer, positions, error) {
 	here, err := originOf(ctx, tools.Log)
 	if err == nil {

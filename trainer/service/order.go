@@ -46,8 +46,8 @@ const (
 // nobody stands for no lane.
 const nobody = -1
 
-// next returns the index of the lane that the next step is to be made on, ready or not, or nobody while any lane will do.
-// written is the lane of that step if the order names one, else nobody. turn is the first lane to consider.
+// next returns the index of the lane that the next step is to be made on, ready or not, or nobody while any lane will
+// do. written is the lane of that step if the order names one, else nobody. turn is the first lane to consider.
 func (o LaneOrder) next(written, turn int, lanes []laneState) (int, error) {
 	if written != nobody {
 		if lanes[written] == ended {
@@ -118,8 +118,8 @@ func (o order) covers(at positions, step int64, last map[int]int64) bool {
 	return true
 }
 
-// orderFileName is the file in CHECKPOINT_DIR that has the order in which lanes were taken. After a first line that names
-// the format and the namespace, each line is a step and its lane:
+// orderFileName is the file in CHECKPOINT_DIR that has the order in which lanes were taken. After a first line that
+// names the format and the namespace, each line is a step and its lane:
 //
 //	pairstream lane order 1, namespace "exp"
 //	0 0
@@ -253,10 +253,10 @@ func (f *orderFile) add(turns ...turn) error {
 // Close releases the lock.
 func (f *orderFile) Close() error { return f.file.Close() }
 
-// ends holds the lanes that have ended without a last group, by lane: the step from which they count as ended. The decay of
-// the learning rate waits for every lane. With [Rotation] that step follows from the order. With [Arrival] it is the moment
-// when the seal was read, which is chance. So it is noted in the log before the step is made, and steps that are repeated
-// or replayed keep to it.
+// ends holds the lanes that have ended without a last group, by lane: the step from which they count as ended. The
+// decay of the learning rate waits for every lane. With [Rotation] that step follows from the order. With [Arrival] it
+// is the moment when the seal was read, which is chance. So it is noted in the log before the step is made, and steps
+// that are repeated or replayed keep to it.
 type ends map[int]int64
 
 const endsPrefix = "trainer/ended/"

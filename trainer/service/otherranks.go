@@ -84,8 +84,9 @@ func (o *others) leave(why error) (told bool) {
 // errUntold is the loss of a rank that was not told about the end of the training. It waits for rank 0.
 var errUntold = fmt.Errorf("a rank was lost at the end of the training: %w", ranks.ErrLost)
 
-// through runs the loop to the end of the training. When a rank is lost, the loop goes on behind its last whole step as soon
-// as all ranks are there again. next makes the feed that does so. stays says that the process outlives the training.
+// through runs the loop to the end of the training. When a rank is lost, the loop goes on behind its last whole step as
+// soon as all ranks are there again. next makes the feed that does so. stays says that the process outlives the
+// training.
 func (l *loop) through(ctx context.Context, f *feed, stays bool, next func(context.Context) (*feed, error)) error {
 	for {
 		err := l.run(ctx, f)
@@ -178,8 +179,8 @@ func (w *work) start(ctx context.Context) {
 // wait returns what became of the images.
 func (w *work) wait() error { return <-w.loaded }
 
-// loadAhead loads the images of several batches at once, as next returns them, and hands the batches on in that order. It
-// ends when next returns nil, or with the first error in that order.
+// loadAhead loads the images of several batches at once, as next returns them, and hands the batches on in that order.
+// It ends when next returns nil, or with the first error in that order.
 func loadAhead(ctx context.Context, next func(context.Context) (*work, error), out chan<- work) error {
 	group, ctx := errgroup.WithContext(ctx)
 	started := make(chan *work, loading-2) // beside the one that is waited for, and the one that waits for a place

@@ -45,8 +45,8 @@ func alive(t *testing.T, log *stream.Log, dir string) (o *owner, stop func()) {
 	}
 }
 
-// TestNamespaceHasOneTrainer has several trainers with folders of their own in one namespace. The second is refused while the
-// first is alive, and begins at once when that has ended. Another namespace has another trainer.
+// TestNamespaceHasOneTrainer has several trainers with folders of their own in one namespace. The second is refused
+// while the first is alive, and begins at once when that has ended. Another namespace has another trainer.
 func TestNamespaceHasOneTrainer(t *testing.T) {
 	log, first, second := ownedLog(t), t.TempDir(), t.TempDir()
 	o, stop := alive(t, log, first)
@@ -74,8 +74,8 @@ func TestNamespaceHasOneTrainer(t *testing.T) {
 	must.Get(own(t.Context(), log, second))(t) // after a kill, in the same folder
 }
 
-// TestTrainerThatComesBack has a trainer that is cut off. Another one, in a folder of its own, waits until the first has been
-// silent for long enough. The first then publishes nothing.
+// TestTrainerThatComesBack has a trainer that is cut off. Another one, in a folder of its own, waits until the first
+// has been silent for long enough. The first then publishes nothing.
 func TestTrainerThatComesBack(t *testing.T) {
 	log := ownedLog(t)
 	cutOff := must.Get(own(t.Context(), log, t.TempDir()))(t) // it does not look at the notes
@@ -151,8 +151,8 @@ func TestRunRefusesASecondTrainer(t *testing.T) {
 	must.Do(t, runTrainer(t, log, environ))
 }
 
-// TestTrainerEndsWhereAnotherTakesOver lets another trainer claim the namespace within the first step. The first publishes
-// nothing more than that step's features, and leaves no checkpoint.
+// TestTrainerEndsWhereAnotherTakesOver lets another trainer claim the namespace within the first step. The first
+// publishes nothing more than that step's features, and leaves no checkpoint.
 func TestTrainerEndsWhereAnotherTakesOver(t *testing.T) {
 	log, dir := ownedLog(t), t.TempDir()
 	putScored(t, log, 0, 1, 2)

@@ -9,7 +9,8 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// The rate that was planned for 5M pairs ends where the papers' does. A run of other data says so at its end, and what to set.
+// The rate that was planned for 5M pairs ends where the papers' does. A run of other data says so at its end, and what
+// to set.
 func TestScheduleSaysForWhichDataItWasPlanned(t *testing.T) {
 	core := trainer.Options{StepBatches: 4, Schedule: trainer.Schedule{Kind: trainer.CosineSteps, Rate: 1e-4, Min: 1e-5, WarmupRate: 1e-5, WarmupSteps: 2000}}
 	sizes := Planned{GroupSize: 5_000_000, BatchSize: 96, Epochs: 20}

@@ -52,8 +52,8 @@ func (p *positions) passOver(i int) {
 }
 
 // pass counts a batch of lane i and returns how far the decay of the learning rate has come with it. The decay begins
-// when every lane has come to its last group, and takes all batches that are left then. The batches say so themselves, so
-// a trainer that repeats a step decays alike.
+// when every lane has come to its last group, and takes all batches that are left then. The batches say so themselves,
+// so a trainer that repeats a step decays alike.
 func (p *positions) pass(i int, b *schemas.ScoredBatch) trainer.Decay {
 	lane := &p.Lanes[i]
 	lane.Last, lane.Left = b.Left > 0, max(0, b.Left-1)
@@ -115,8 +115,8 @@ func (p positions) ended() bool {
 	return !slices.ContainsFunc(p.Lanes, func(l lanePosition) bool { return !l.Ended })
 }
 
-// begin compares the folder with the place. An empty folder gets the newest checkpoint of the place. A folder that is behind
-// stays as it is: an operator may have gone back.
+// begin compares the folder with the place. An empty folder gets the newest checkpoint of the place. A folder that is
+// behind stays as it is: an operator may have gone back.
 func (u *uploads) begin(ctx context.Context, here origin) error {
 	if u == nil {
 		return nil

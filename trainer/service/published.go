@@ -53,8 +53,8 @@ type batchID struct {
 	epoch, sequence int32
 }
 
-// blocks returns the masks of the feature blocks behind the positions, and the batches that they are of. They belong to the
-// steps that will be repeated.
+// blocks returns the masks of the feature blocks behind the positions, and the batches that they are of. They belong to
+// the steps that will be repeated.
 func (p published) blocks(ctx context.Context, at positions) (map[laneSeq][]schemas.Mask, map[laneSeq]batchID, error) {
 	masks, of := make(map[laneSeq][]schemas.Mask), make(map[laneSeq]batchID)
 	err := p.each(ctx, at, func(lane int, seq int64, block *schemas.FeatureBlock) error {
@@ -112,9 +112,9 @@ func (p published) lane(ctx context.Context, l lanePosition, visit func(lane int
 	return nil
 }
 
-// CopyOrder writes the order in which a log's trainer took its lanes into a checkpoint folder of another log, and notes there
-// from which steps on lanes counted as ended. The trainer there follows both. CopyOrder returns the number of steps. It does
-// not change a folder whose trainer has since gone another way, beyond what the log knew then.
+// CopyOrder writes the order in which a log's trainer took its lanes into a checkpoint folder of another log, and notes
+// there from which steps on lanes counted as ended. The trainer there follows both. CopyOrder returns the number of
+// steps. It does not change a folder whose trainer has since gone another way, beyond what the log knew then.
 func CopyOrder(ctx context.Context, from, to *stream.Log, dir string) (steps int, err error) {
 	ended, err := readEnds(ctx, from)
 	if err != nil {

@@ -178,9 +178,9 @@ func reason(ctx context.Context, err error) error {
 	return err
 }
 
-// Whenever the ranks have met, all of them get to hold the state of rank 0: weights, moments, momentum encoder, queue and
-// step. Rank 0 offers it by its step and digest. A rank that holds the same keeps it, and any other takes it. So it does not
-// matter who was lost, or who has made a step that others have not.
+// Whenever the ranks have met, all of them get to hold the state of rank 0: weights, moments, momentum encoder, queue
+// and step. Rank 0 offers it by its step and digest. A rank that holds the same keeps it, and any other takes it. So it
+// does not matter who was lost, or who has made a step that others have not.
 
 // offer says which state rank 0 holds.
 type offer struct {

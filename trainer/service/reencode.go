@@ -12,9 +12,9 @@ import (
 )
 
 // A batch that says so ([schemas.Batch.Again]) has its features made when its epoch is over. The steps of the epoch
-// publish none then. Behind the last of them its batches are read once more, in their order, and encoded by the weights of
-// then, before any other step. So the features are a function of the steps before them, as ever. The positions hold the
-// place of the next batch to encode.
+// publish none then. Behind the last of them its batches are read once more, in their order, and encoded by the weights
+// of then, before any other step. So the features are a function of the steps before them, as ever. The positions hold
+// the place of the next batch to encode.
 
 // begin notes the place of an epoch whose features are to be made anew, and returns the seq of the batch's own. The
 // position is before the batch.

@@ -167,8 +167,8 @@ func oneFeature() *schemas.FeatureBlock {
 	return &schemas.FeatureBlock{Positions: schemas.Int32s{0}, Dim: 1, V: one, T: one}
 }
 
-// Retention has removed all features of a lane that was quiet for long. The checkpoint knows how many there were; without
-// one the trainer says what is missing.
+// Retention has removed all features of a lane that was quiet for long. The checkpoint knows how many there were;
+// without one the trainer says what is missing.
 func TestFeaturesAreGone(t *testing.T) {
 	log, dir, weights := testLogs(t)("exp"), t.TempDir(), firstWeights(t)
 	putScored(t, log, 0, 1, 2)

@@ -16,8 +16,8 @@ import (
 )
 
 // Checkpoints are written beside training. The loop copies the state to memory between two steps, and goes on. Another
-// goroutine writes the copy, one at a time: the next checkpoint waits for it. What a checkpoint holds is of the moment of the
-// copy: weights, positions and evaluations. A crash while it is written costs this checkpoint alone.
+// goroutine writes the copy, one at a time: the next checkpoint waits for it. What a checkpoint holds is of the moment
+// of the copy: weights, positions and evaluations. A crash while it is written costs this checkpoint alone.
 
 // noteTime is how long the notes about a checkpoint may take after training was asked to end.
 const noteTime = time.Minute
@@ -29,10 +29,12 @@ type saving struct {
 	err    error // of one that was written beside
 }
 
-// beside lets checkpoints be written beside what else the group does; nil: the loop waits for them. None is being written.
+// beside lets checkpoints be written beside what else the group does; nil: the loop waits for them. None is being
+// written.
 func (s *saving) beside(others *interrupt.Group) { *s = saving{make(chan struct{}, 1), others, nil} }
 
-// end has the loop wait for checkpoints again. It returns the error of one that was written beside. The group has ended.
+// end has the loop wait for checkpoints again. It returns the error of one that was written beside. The group has
+// ended.
 func (s *saving) end() error {
 	err := s.err
 	s.beside(nil)
@@ -174,8 +176,8 @@ type publishing struct {
 	wanted map[int64][]string // fingerprints that a replay's encoder waits for, by step
 }
 
-// begin learns which weights are waited for, and publishes those that training begins with. These may be those of a crash
-// between a checkpoint and its announcement.
+// begin learns which weights are waited for, and publishes those that training begins with. These may be those of a
+// crash between a checkpoint and its announcement.
 func (p *publishing) begin(ctx context.Context, now func(context.Context) (weightsOf, error)) error {
 	if p == nil {
 		return nil
@@ -195,8 +197,8 @@ func (p *publishing) begin(ctx context.Context, now func(context.Context) (weigh
 // due says whether the weights of a step are waited for.
 func (p *publishing) due(step int64) bool { return p != nil && len(p.wanted[step]) > 0 }
 
-// publish announces weights, unless they were announced last. Their file is on the disk before that. Then it removes the
-// files of weights that no lane of the encoder has chosen, except for the latest.
+// publish announces weights, unless they were announced last. Their file is on the disk before that. Then it removes
+// the files of weights that no lane of the encoder has chosen, except for the latest.
 func (p *publishing) publish(ctx context.Context, of weightsOf) error {
 	if p == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// A checkpoint is written beside the steps. The next one waits until it is on the disk, and its positions are those of its
-// own step.
+// A checkpoint is written beside the steps. The next one waits until it is on the disk, and its positions are those of
+// its own step.
 func TestCheckpointsAreWrittenBesideTraining(t *testing.T) {
 	l, n, _ := testLoop(t, false, never)
 	core := l.core.(*scripted)

@@ -3,8 +3,8 @@
 //
 // The trainer resumes from the checkpoint: weights, optimiser and, for every lane, the place of the next batch. After a
 // crash it repeats the steps since the checkpoint. It does not publish again the feature blocks that are in the log
-// already, so the first published ones count. Block s of a lane belongs to the lane's batch s, whatever happened in other
-// lanes meanwhile. Its values are those of the weights at its step.
+// already, so the first published ones count. Block s of a lane belongs to the lane's batch s, whatever happened in
+// other lanes meanwhile. Its values are those of the weights at its step.
 //
 // # The order of lanes
 //
@@ -24,24 +24,24 @@
 //
 // The trainer follows what is written down, whatever the setting is.
 //
-// With LR_SCHEDULE=stream the decay begins when every lane has come to the group that a final seal closes. A lane without
-// such a group, as it never had a pair or its last group was full, counts when its seal is read. With [Arrival] that step is
-// noted in the log. If all lanes are such, nothing is left to decay over.
+// With LR_SCHEDULE=stream the decay begins when every lane has come to the group that a final seal closes. A lane
+// without such a group, as it never had a pair or its last group was full, counts when its seal is read. With [Arrival]
+// that step is noted in the log. If all lanes are such, nothing is left to decay over.
 //
 // A lane that is parked, or late, has no batch. With [Arrival] the others go on. With [Rotation] they wait, and say so:
-// going on would make an order that no replay has. An operator's skip is recorded in the log, so every trainer passes over
-// the same records, at the same step.
+// going on would make an order that no replay has. An operator's skip is recorded in the log, so every trainer passes
+// over the same records, at the same step.
 //
-// With STEP_BATCHES above 1, the steps of this order are batches: the order is one of batches, and so are the numbers in
-// feature blocks. A checkpoint lies between two steps of the optimiser. The batches of an open step come again, and their
-// features are in the log already.
+// With STEP_BATCHES above 1, the steps of this order are batches: the order is one of batches, and so are the numbers
+// in feature blocks. A checkpoint lies between two steps of the optimiser. The batches of an open step come again, and
+// their features are in the log already.
 //
 // # Ranks
 //
-// With WORLD_SIZE above 1, several trainers share the batches of every step (internal/model/ranks). Rank 0 alone reads the log
-// and writes: features, progress, the order of lanes, checkpoints. So all that is said above holds word for word. It hands
-// the batches of the others out ahead of the steps, as they are in the log. They load the images and compute. What rank 0
-// has not heard of a batch is as if it were not trained on yet.
+// With WORLD_SIZE above 1, several trainers share the batches of every step (internal/model/ranks). Rank 0 alone reads
+// the log and writes: features, progress, the order of lanes, checkpoints. So all that is said above holds word for
+// word. It hands the batches of the others out ahead of the steps, as they are in the log. They load the images and
+// compute. What rank 0 has not heard of a batch is as if it were not trained on yet.
 //
 //  1. A step has STEP_BATCHES batches. Rank r of R has a run of STEP_BATCHES / R of them. Gradients are added along one tree
 //     over the batches, first within a rank and then across. So the weights are the same bits for every R.
@@ -65,9 +65,9 @@
 //
 // # Features that are made anew
 //
-// With GRIT_FEATURES=current the batches of an epoch are encoded when its last step is made, by the weights of then. The
-// steps publish no features, and nothing comes between the last step and the encoding of the lane. So block s is still
-// that of batch s, and a function of the steps before it.
+// With GRIT_FEATURES=current the batches of an epoch are encoded when its last step is made, by the weights of then.
+// The steps publish no features, and nothing comes between the last step and the encoding of the lane. So block s is
+// still that of batch s, and a function of the steps before it.
 //
 // # Weights for the encoder
 //
@@ -214,7 +214,8 @@ func (l *loop) feed(ctx context.Context, tools device.Tools, s Settings, core *t
 // gone stands for the seq of a lane's last features where retention has removed all of them. The checkpoint knows it.
 const gone = -2
 
-// lastFeatures returns the seq of each lane's last features: -1 where there are none, gone where there are none any more.
+// lastFeatures returns the seq of each lane's last features: -1 where there are none, gone where there are none any
+// more.
 func lastFeatures(ctx context.Context, log *stream.Log) (map[int]int64, error) {
 	last := make(map[int]int64)
 	for lane := range log.Config().Lanes {

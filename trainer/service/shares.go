@@ -17,7 +17,8 @@ type joinFunc func(notes [][]byte) ([]byte, error)
 // sumFunc adds up a part with those of the other ranks.
 type sumFunc func(ctx context.Context, own ranks.Part, join joinFunc) (ranks.Part, error)
 
-// shares makes the steps of a rank with the other ranks: each learns from batches of its own, and all add up their shares.
+// shares makes the steps of a rank with the other ranks: each learns from batches of its own, and all add up their
+// shares.
 type shares struct {
 	core  sharedCore
 	sum   sumFunc
@@ -64,8 +65,8 @@ func (s *shares) complete(ctx context.Context, join joinFunc) error {
 	return s.core.Complete(ctx, total, rate)
 }
 
-// flow adds up the gradients of a step, run by run, while this rank computes those of later runs. All ranks add the runs in
-// the same order. A flow ends with its context, or when it has all runs.
+// flow adds up the gradients of a step, run by run, while this rank computes those of later runs. All ranks add the
+// runs in the same order. A flow ends with its context, or when it has all runs.
 type flow struct {
 	given chan [][]float32 // by run
 	ended chan struct{}

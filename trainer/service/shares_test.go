@@ -11,7 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// The share of a rank is added up with its last batch, before rank 0 asks for it, and the earlier batches start nothing.
+// The share of a rank is added up with its last batch, before rank 0 asks for it, and the earlier batches start
+// nothing.
 func TestTheShareLeavesWithTheLastBatch(t *testing.T) {
 	o := ofFour()
 	core := newCore(t, firstWeights(t), nil, o)

@@ -20,9 +20,9 @@ import (
 )
 
 // CHECKPOINT_UPLOAD gets a copy of every checkpoint that stays, and of the best one. One goroutine looks after each
-// checkpoint at what the folder has and the place lacks. It copies the newest first, so a slow place gets fewer checkpoints
-// and never older news. It then removes from the place what would not stay in the folder either. Nothing waits for it but
-// the end of the training.
+// checkpoint at what the folder has and the place lacks. It copies the newest first, so a slow place gets fewer
+// checkpoints and never older news. It then removes from the place what would not stay in the folder either. Nothing
+// waits for it but the end of the training.
 
 // The pauses between two tries of an upload that fails.
 const (
@@ -172,8 +172,8 @@ func (u *uploads) run(ctx context.Context) {
 	}
 }
 
-// start uploads in the background. The function that it returns ends that. In good order it waits until all is uploaded or
-// ctx ends, and else for a while.
+// start uploads in the background. The function that it returns ends that. In good order it waits until all is uploaded
+// or ctx ends, and else for a while.
 func (u *uploads) start(ctx context.Context) (end func(inOrder bool)) {
 	if u == nil {
 		return func(bool) {}
@@ -225,8 +225,8 @@ func (u *uploads) mirror(ctx context.Context) error {
 	return u.prune(ctx, there, newest)
 }
 
-// copy copies a file of the folder, unless the place has it, and notes that it is there. A file that is gone meanwhile was
-// superseded.
+// copy copies a file of the folder, unless the place has it, and notes that it is there. A file that is gone meanwhile
+// was superseded.
 func (u *uploads) copy(ctx context.Context, name string, there map[string]int64) error {
 	file, err := os.Open(filepath.Join(u.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -285,8 +285,8 @@ func (u *uploads) head(ctx context.Context, name string) (trainer.Head, error) {
 	return trainer.ReadHead(r)
 }
 
-// prune removes what interrupted uploads have left, and the checkpoints that would not stay in a folder. Those of later steps than the newest are left alone: they
-// are not this training's.
+// prune removes what interrupted uploads have left, and the checkpoints that would not stay in a folder. Those of later
+// steps than the newest are left alone: they are not this training's.
 func (u *uploads) prune(ctx context.Context, there map[string]int64, newest int64) error {
 	steps := []int64{newest}
 	for name := range there {

@@ -77,8 +77,9 @@ func checkSame(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// TestS3GivesALostFolderBack trains with copies in a bucket, and loses the folder. The next trainer has the last checkpoint
-// and the best one again, byte by byte. Where the last copy is cut off, it goes on from the one before, to the same weights.
+// TestS3GivesALostFolderBack trains with copies in a bucket, and loses the folder. The next trainer has the last
+// checkpoint and the best one again, byte by byte. Where the last copy is cut off, it goes on from the one before, to
+// the same weights.
 func TestS3GivesALostFolderBack(t *testing.T) {
 	server := s3test.Start(t)
 	bucket := server.Bucket(t, "copies")
@@ -112,8 +113,8 @@ func TestS3GivesALostFolderBack(t *testing.T) {
 	checkSame(t, "the last copy", objectsIn(t, bucket, "run/"+lastCheckpoint), map[string]string{"": contentOf(t, environ["CHECKPOINT_DIR"])[lastCheckpoint]})
 }
 
-// TestS3BrokenCopiesArePassedOver has a last checkpoint with a weight that is no number, and what uploads have left that were
-// cut short.
+// TestS3BrokenCopiesArePassedOver has a last checkpoint with a weight that is no number, and what uploads have left
+// that were cut short.
 func TestS3BrokenCopiesArePassedOver(t *testing.T) {
 	server := s3test.Start(t)
 	bucket := server.Bucket(t, "copies")
@@ -139,8 +140,8 @@ func TestS3BrokenCopiesArePassedOver(t *testing.T) {
 	checkSame(t, "the copies", left, want)
 }
 
-// TestS3RefusesWhatIsNoCopy starts a trainer without checkpoints beside places that give it none. It says which place it is and
-// why, leaves nothing in its folder, and changes nothing in the place.
+// TestS3RefusesWhatIsNoCopy starts a trainer without checkpoints beside places that give it none. It says which place
+// it is and why, leaves nothing in its folder, and changes nothing in the place.
 func TestS3RefusesWhatIsNoCopy(t *testing.T) {
 	server := s3test.Start(t)
 	bucket := server.Bucket(t, "copies")
@@ -189,8 +190,8 @@ func TestS3RefusesWhatIsNoCopy(t *testing.T) {
 	}
 }
 
-// TestS3ServerIsAwayForAWhile kills the server while copies are due, and in the middle of copies. The uploads say so, count,
-// and try again. A copy that has its name is whole at any moment.
+// TestS3ServerIsAwayForAWhile kills the server while copies are due, and in the middle of copies. The uploads say so,
+// count, and try again. A copy that has its name is whole at any moment.
 func TestS3ServerIsAwayForAWhile(t *testing.T) {
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	server := s3test.Start(t)

@@ -46,8 +46,8 @@ func tensorsIn(t *testing.T, path string) map[string]string {
 	return found
 }
 
-// A trainer that has lost its folder goes on from the copies, and only in the log that they belong to. Going back in the folder
-// stays possible.
+// A trainer that has lost its folder goes on from the copies, and only in the log that they belong to. Going back in
+// the folder stays possible.
 func TestRunGoesOnFromCopies(t *testing.T) {
 	open := testLogs(t)
 	log, dir, copies := open("exp"), t.TempDir(), t.TempDir()
@@ -115,8 +115,8 @@ func newTestUploads(t *testing.T, dir, place string, stay int64) (*uploads, serv
 	return u, rt
 }
 
-// A copy that is cut off or is another checkpoint's is replaced by the next trainer of the folder. One that is whole is left
-// alone.
+// A copy that is cut off or is another checkpoint's is replaced by the next trainer of the folder. One that is whole is
+// left alone.
 func TestUploadsReplaceWhatIsNotWhole(t *testing.T) {
 	log, dir, copies := testLogs(t)("exp"), t.TempDir(), t.TempDir()
 	putScored(t, log, 0, 1, 2)

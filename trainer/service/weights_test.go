@@ -27,8 +27,8 @@ func (c *counting) SaveWeights(path func(string) string) (string, error) {
 	return fingerprint, os.WriteFile(file, []byte(fingerprint), 0o644)
 }
 
-// TestWeightsThatAReplayWaitsFor notes weights whose files are gone. They are due at their steps, and others are refused
-// there.
+// TestWeightsThatAReplayWaitsFor notes weights whose files are gone. They are due at their steps, and others are
+// refused there.
 func TestWeightsThatAReplayWaitsFor(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 1)
 	must.Do(t, weights.Want(t.Context(), log, weights.Weights{Fingerprint: "w2", Step: 2}, weights.Weights{Fingerprint: "other", Step: 3}))

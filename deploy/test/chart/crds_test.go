@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// These types are the part of Strimzi's (kafka.strimzi.io/v1, Strimzi 0.49) and KEDA's (keda.sh/v1alpha1) resources that
-// the chart uses. Strimzi and KEDA require every field without omitempty.
+// These types are the part of Strimzi's (kafka.strimzi.io/v1, Strimzi 0.49) and KEDA's (keda.sh/v1alpha1) resources
+// that the chart uses. Strimzi and KEDA require every field without omitempty.
 
 type custom struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -160,8 +160,8 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// With kind torch every Pod is a node of torchrun's. They meet at the first Pod, which the headless Service names, and may
-// reach one another on any port.
+// With kind torch every Pod is a node of torchrun's. They meet at the first Pod, which the headless Service names, and
+// may reach one another on any port.
 func TestTorchTrainer(t *testing.T) {
 	objects := render(t, cases["torch"])
 	set := find(objects, "StatefulSet", fullname+"-trainer")
@@ -253,8 +253,8 @@ func TestEncoderFollowsTheTrainer(t *testing.T) {
 	}
 }
 
-// Several Pods of the built-in trainer are ranks of one model, however few the lanes. They meet at the first Pod, and reach one
-// another at one port that no other Pod may reach. They are replaced together.
+// Several Pods of the built-in trainer are ranks of one model, however few the lanes. They meet at the first Pod, and
+// reach one another at one port that no other Pod may reach. They are replaced together.
 func TestRanksOfTheTrainer(t *testing.T) {
 	objects := render(t, cases["ranks"])
 	set := find(objects, "StatefulSet", fullname+"-trainer")

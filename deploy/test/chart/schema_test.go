@@ -60,8 +60,8 @@ var special = map[reflect.Type]schema{
 	reflect.TypeFor[any]():                {},
 }
 
-// generator makes a strict JSON schema of a Go type, which refuses a property that the type does not have. A field without
-// omitempty is required; the API's types mark so what must be there.
+// generator makes a strict JSON schema of a Go type, which refuses a property that the type does not have. A field
+// without omitempty is required; the API's types mark so what must be there.
 type generator struct {
 	definitions map[string]schema
 	names       map[reflect.Type]string

@@ -82,7 +82,8 @@ func TestSettingsKeepTheirForm(t *testing.T) {
 	}
 }
 
-// The sizes of an epoch reach every service, since each derives steps from them. Those that nobody sets are the recipe's.
+// The sizes of an epoch reach every service, since each derives steps from them. Those that nobody sets are the
+// recipe's.
 func TestRecipeAndSizesAreEverybodys(t *testing.T) {
 	for values, want := range map[string]map[string]string{
 		"": {"RECIPE": "mafa", "GROUP_SIZE": "5000000", "EPOCHS": "", "STRATEGY": "", "BATCH_SIZE": ""},

@@ -15,8 +15,8 @@ import (
 
 var stages = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"}
 
-// The stack comes up from nothing. It survives the death of a container of every stage, and being scaled in the middle of
-// its work. At the end every pair was in a trained mini-batch once an epoch, or is among the dead letters.
+// The stack comes up from nothing. It survives the death of a container of every stage, and being scaled in the middle
+// of its work. At the end every pair was in a trained mini-batch once an epoch, or is among the dead letters.
 func TestStack(t *testing.T) {
 	s := newStack(t, shards(t))
 	if os.Getenv("PAIRSTREAM_IMAGE_IS_BUILT") == "" { // set it to try the test again and again
@@ -109,8 +109,8 @@ func steps(ctx context.Context, t *testing.T, log *stream.Log) (most int64) {
 	return most
 }
 
-// ended counts the lanes whose scored batches have all been trained on. Such a lane has as many feature blocks as scored
-// batches, after the final seal.
+// ended counts the lanes whose scored batches have all been trained on. Such a lane has as many feature blocks as
+// scored batches, after the final seal.
 func ended(ctx context.Context, t *testing.T, log *stream.Log) (n int) {
 	t.Helper()
 	for lane := range lanes {

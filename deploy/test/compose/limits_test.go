@@ -34,7 +34,8 @@ func TestEveryServiceHasAMemoryLimit(t *testing.T) {
 	}
 }
 
-// What the documents put into settings.env reaches the trainer: compose reads the file, and sets none of it to another value.
+// What the documents put into settings.env reaches the trainer: compose reads the file, and sets none of it to another
+// value.
 func TestSettingsFileReachesTheTrainer(t *testing.T) {
 	trainer := services(t)["trainer"]
 	if files := fmt.Sprint(trainer["env_file"]); !strings.Contains(files, "path:settings.env") {

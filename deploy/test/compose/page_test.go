@@ -43,8 +43,8 @@ func (s *stack) reportSteps(log string) {
 	}
 }
 
-// The image runs as nobody in particular, says what it is and whether it is well, and has no shell. Its programs that need
-// no tensors are static.
+// The image runs as nobody in particular, says what it is and whether it is well, and has no shell. Its programs that
+// need no tensors are static.
 func checkImage(t *testing.T) {
 	t.Helper()
 	var found []struct {
@@ -177,8 +177,8 @@ func value(t *testing.T, text, name string) float64 {
 	return v
 }
 
-// shareLanes reports whether so many containers of a stage run and each lane has one owner among them. A container without
-// a lane is alive, but not ready.
+// shareLanes reports whether so many containers of a stage run and each lane has one owner among them. A container
+// without a lane is alive, but not ready.
 func (s *stack) shareLanes(stage string, n int) bool {
 	s.t.Helper()
 	all := s.containers(stage)

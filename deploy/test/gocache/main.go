@@ -5,9 +5,10 @@
 //	                                   commas between, without cgo, and those of SHARED with it
 //
 // OUT/modules is a module proxy (GOPROXY=file://...) that has all that `go mod download` asks for. OUT/build is a build
-// cache. It has the compiled result of each package, and the entry by which Go finds it. What is missing on this machine
-// is downloaded and compiled first. Compilers run with -trimpath, since otherwise a result does not count in another
-// folder. An entry that does not fit there, because a tool differs, does no harm: the package is compiled again.
+// cache. It has the compiled result of each package, and the entry by which Go finds it. What is missing on this
+// machine is downloaded and compiled first. Compilers run with -trimpath, since otherwise a result does not count in
+// another folder. An entry that does not fit there, because a tool differs, does no harm: the package is compiled
+// again.
 package main
 
 import (

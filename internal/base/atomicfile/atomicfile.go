@@ -1,8 +1,8 @@
 // Package atomicfile writes files that appear whole under their names or not at all, and that outlast a loss of power.
 //
 // A file is written under a temporary name in the folder where it belongs, synced, renamed, and then the folder is
-// synced. After a crash at any moment the name leads to the old content or to the new one. What a crash leaves behind is
-// a file whose name begins with a dot and ends in .tmp.
+// synced. After a crash at any moment the name leads to the old content or to the new one. What a crash leaves behind
+// is a file whose name begins with a dot and ends in .tmp.
 package atomicfile
 
 import (
@@ -54,8 +54,8 @@ func (f *File) Commit() error {
 	return SyncFolder(filepath.Dir(f.path))
 }
 
-// CommitNew gives the file its name, unless another file has it. Then the error wraps [fs.ErrExist], and the file is removed.
-// The file system must have hard links.
+// CommitNew gives the file its name, unless another file has it. Then the error wraps [fs.ErrExist], and the file is
+// removed. The file system must have hard links.
 func (f *File) CommitNew() error {
 	f.done = true
 	err := errors.Join(syncFile(f.File), f.Close())

@@ -12,8 +12,8 @@ type Judgement struct {
 	True bool
 }
 
-// Of returns the area under the ROC curve: the chance that a true pair has a higher probability than another. Equal ones
-// count half. It is 0.5 where either kind is missing. AUC sorts the judgements.
+// Of returns the area under the ROC curve: the chance that a true pair has a higher probability than another. Equal
+// ones count half. It is 0.5 where either kind is missing. AUC sorts the judgements.
 func Of(all []Judgement) float64 {
 	slices.SortFunc(all, func(a, b Judgement) int { return cmp.Compare(a.P, b.P) })
 	others, ordered := 0, 0.0 // others so far; pairs in the right order

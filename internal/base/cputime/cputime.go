@@ -1,11 +1,11 @@
 // Package cputime tells how much processor time each part of a process takes.
 //
-// In come goroutines that [As] names by their part, out goes the processor time of each part. What such goroutines start is of
-// the same part. A tensor worker's thread counts for the part that asked it. The times are those of a profile with a hundred
-// samples a second of each busy processor, so they are whole hundredths of a second.
+// In come goroutines that [As] names by their part, out goes the processor time of each part. What such goroutines
+// start is of the same part. A tensor worker's thread counts for the part that asked it. The times are those of a
+// profile with a hundred samples a second of each busy processor, so they are whole hundredths of a second.
 //
-// Threads that Go has not started count for no part: those that share an operation of tensors on several processors. One
-// process has one profile at a time.
+// Threads that Go has not started count for no part: those that share an operation of tensors on several processors.
+// One process has one profile at a time.
 package cputime
 
 import (
@@ -21,8 +21,8 @@ import (
 // label is the key in the profile's labels.
 const label = "stage"
 
-// As lets the calling goroutine, and those that it starts from now on, count for a part. So does work that is done for the
-// context that it returns.
+// As lets the calling goroutine, and those that it starts from now on, count for a part. So does work that is done for
+// the context that it returns.
 func As(ctx context.Context, part string) context.Context {
 	ctx = pprof.WithLabels(ctx, pprof.Labels(label, part))
 	pprof.SetGoroutineLabels(ctx)

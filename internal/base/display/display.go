@@ -1,6 +1,6 @@
-// Package display makes texts fit to be shown and written down. [Redacted] takes away the passwords that URLs carry, and
-// [Printable] the characters that control a terminal or turn a text around. Both return other texts as they are. [Attr] does
-// the first for a logger.
+// Package display makes texts fit to be shown and written down. [Redacted] takes away the passwords that URLs carry,
+// and [Printable] the characters that control a terminal or turn a text around. Both return other texts as they are.
+// [Attr] does the first for a logger.
 package display
 
 import (
@@ -27,8 +27,8 @@ var (
 	secret = regexp.MustCompile(`(?i)((?:[?&;]|%(?:25)*3f|%(?:25)*26)(?:[a-z0-9_.-]*(?:password|passwd|secret(?:[_-]?key)?|token|signature|credential|api[_-]?key|access[_-]?key(?:[_-]?id)?)|sig|key)(?:=|%(?:25)*3d))[^&;#\s"%]+`)
 )
 
-// Redacted hides the user, the password and the options that are secrets of every URL in a text. A URL with an escaped URL
-// in it loses the passwords of both.
+// Redacted hides the user, the password and the options that are secrets of every URL in a text. A URL with an escaped
+// URL in it loses the passwords of both.
 func Redacted(text string) string {
 	var out strings.Builder
 	for {
@@ -47,8 +47,8 @@ func Redacted(text string) string {
 	return secret.ReplaceAllString(out.String(), "${1}"+Hidden)
 }
 
-// userinfo returns the length of the user and the password that rest begins with; rest lies behind the slashes of a URL.
-// A password with a slash in it ends where the URL's last @ stands.
+// userinfo returns the length of the user and the password that rest begins with; rest lies behind the slashes of a
+// URL. A password with a slash in it ends where the URL's last @ stands.
 func userinfo(rest string) int {
 	whole := rest
 	if next := slashes.FindStringIndex(whole); next != nil { // of the next URL in a list

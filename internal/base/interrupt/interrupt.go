@@ -1,7 +1,7 @@
 // Package interrupt tells a process that was asked to stop from one that failed while it stopped.
 //
-// What ends because its context ends returns [context.Canceled]. The last checkpoint that finds the disk full at the same
-// moment is joined with it. Such an error matches context.Canceled, and is a failure all the same.
+// What ends because its context ends returns [context.Canceled]. The last checkpoint that finds the disk full at the
+// same moment is joined with it. Such an error matches context.Canceled, and is a failure all the same.
 package interrupt
 
 import (
@@ -49,8 +49,8 @@ func failures(whole error, parts []error) error {
 	return whole
 }
 
-// Unfinished turns an interruption into an error that says so, for a command that has not done its work. What failed besides
-// counts alone.
+// Unfinished turns an interruption into an error that says so, for a command that has not done its work. What failed
+// besides counts alone.
 func Unfinished(err error) error {
 	if failed := Failure(err); failed != nil || err == nil {
 		return failed

@@ -41,10 +41,10 @@ func (s Share) middle() (middle, variance float64) {
 // least is the smallest variance of a model's estimate: none is more certain than a count of 10,000.
 const least = 0.25 / 10_000
 
-// Pool adds what people have counted of a share to what a model estimates. A count is right but for chance, and a model may
-// be wrong. So the model's variance grows by what the two differ more than their variances say, and both are weighed by
-// their variances. Where nothing was counted the model's estimate stays, and where a model knows nothing the count alone.
-// A few counts can differ much by chance: callers pool from about 20 on.
+// Pool adds what people have counted of a share to what a model estimates. A count is right but for chance, and a model
+// may be wrong. So the model's variance grows by what the two differ more than their variances say, and both are
+// weighed by their variances. Where nothing was counted the model's estimate stays, and where a model knows nothing the
+// count alone. A few counts can differ much by chance: callers pool from about 20 on.
 func Pool(part, whole int, model Share) Share {
 	counted := Of(part, whole)
 	switch {

@@ -1,7 +1,7 @@
 // Package invalid collects what is wrong with a struct of options.
 //
-// Options speak Go: a problem names their fields, and so a Go caller reads "Epochs is 0, want at least 1". Whoever set an
-// environment variable must read its name instead. So a [Problem] remembers which of its words are fields, and
+// Options speak Go: a problem names their fields, and so a Go caller reads "Epochs is 0, want at least 1". Whoever set
+// an environment variable must read its name instead. So a [Problem] remembers which of its words are fields, and
 // internal/process/config puts variables in their place.
 package invalid
 

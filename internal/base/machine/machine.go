@@ -1,5 +1,5 @@
-// Package machine says on what a measurement was made: the processor, the load, the revision, and the processor time that this
-// process has used. What the system does not tell is empty or 0.
+// Package machine says on what a measurement was made: the processor, the load, the revision, and the processor time
+// that this process has used. What the system does not tell is empty or 0.
 package machine
 
 import (

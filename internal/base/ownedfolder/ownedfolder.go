@@ -1,8 +1,9 @@
 // Package ownedfolder keeps what a command removes apart from what belongs to its user.
 //
-// A folder is ours when it is empty or holds our marker, a file that names the command. A command marks the folder before
-// it writes anything else, so a run that was cut short finds its folder again. It empties and removes no other folder, and
-// none that holds an input or lies in one ([Apart]). Symbolic links are followed before anything is compared or removed.
+// A folder is ours when it is empty or holds our marker, a file that names the command. A command marks the folder
+// before it writes anything else, so a run that was cut short finds its folder again. It empties and removes no other
+// folder, and none that holds an input or lies in one ([Apart]). Symbolic links are followed before anything is
+// compared or removed.
 package ownedfolder
 
 import (

@@ -1,5 +1,5 @@
-// Package timing times the phases of one piece of work, for its spans (package tracing). Whoever does the work tells the context
-// what it does. Whoever wants to know puts a [Collector] into the context. Without one nothing is timed.
+// Package timing times the phases of one piece of work, for its spans (package tracing). Whoever does the work tells
+// the context what it does. Whoever wants to know puts a [Collector] into the context. Without one nothing is timed.
 package timing
 
 import (

@@ -41,8 +41,8 @@ func String() string {
 	return "dev"
 }
 
-// Commit is the commit that was built, in twelve digits: "05eb738f2a91". "+changed" follows where the sources were changed.
-// It is "unknown" where nothing recorded it.
+// Commit is the commit that was built, in twelve digits: "05eb738f2a91". "+changed" follows where the sources were
+// changed. It is "unknown" where nothing recorded it.
 func Commit() string {
 	if commit == "" {
 		return recorded()

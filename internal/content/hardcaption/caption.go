@@ -114,8 +114,8 @@ func singular(word, tag string) string {
 	return strings.TrimSuffix(word, "s")
 }
 
-// Contradicts reports whether another caption says of a thing what this one rules out: another colour, or two and more of
-// them in another number.
+// Contradicts reports whether another caption says of a thing what this one rules out: another colour, or two and more
+// of them in another number.
 func (c Caption) Contradicts(other Caption) bool {
 	for _, said := range other.things {
 		if c.rulesOut(said) {
@@ -144,16 +144,16 @@ func (c Caption) rulesOut(said thing) bool {
 	return same > 0 && (coloured || said.number > 1 && counted && number != said.number)
 }
 
-// Edit returns a caption with one noun replaced, or a colour where no noun can be. The new word stands in one of the other captions, if possible
-// behind the same word. It does not stand in the caption itself, nor in the captions that also are of its image. It reports
-// false when no word can be replaced.
+// Edit returns a caption with one noun replaced, or a colour where no noun can be. The new word stands in one of the
+// other captions, if possible behind the same word. It does not stand in the caption itself, nor in the captions that
+// also are of its image. It reports false when no word can be replaced.
 func Edit(all []Caption, at int, alike []int32, draws *rand.Rand) (string, bool) {
 	text, replaced := replace(all, at, alike, 1, draws)
 	return text, replaced > 0
 }
 
-// Reword returns a caption with every noun and colour replaced that can be, as [Edit] replaces one. It reports false when fewer
-// than two can.
+// Reword returns a caption with every noun and colour replaced that can be, as [Edit] replaces one. It reports false
+// when fewer than two can.
 func Reword(all []Caption, at int, alike []int32, draws *rand.Rand) (string, bool) {
 	text, replaced := replace(all, at, alike, len(all[at].places), draws)
 	return text, replaced > 1

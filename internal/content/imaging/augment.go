@@ -49,8 +49,8 @@ func Augment(im *Image, o AugmentOptions, rng *rand.Rand) *Image {
 // widest is the largest width of a crop by its height, and the largest height by its width.
 const widest = 4.0 / 3
 
-// randomCrop draws a rectangle of minScale..1 of the area. Its shape is between 3:4 and 4:3, and as likely to be so much
-// wider as so much higher: the logarithm of the ratio is uniform (RandomResizedCrop, as the authors use it).
+// randomCrop draws a rectangle of minScale..1 of the area. Its shape is between 3:4 and 4:3, and as likely to be so
+// much wider as so much higher: the logarithm of the ratio is uniform (RandomResizedCrop, as the authors use it).
 func randomCrop(w, h int, minScale float64, rng *rand.Rand) (x, y, cw, ch int) {
 	for range cropAttempts {
 		area := float64(w*h) * (minScale + (1-minScale)*rng.Float64())

@@ -11,8 +11,8 @@ const (
 // box has the weights of a pixel, of its neighbours and of theirs.
 type box [boxReach + 1]uint32
 
-// boxOf returns the box of which [boxPasses] in a row blur by a standard deviation of up to [blurMost] pixels. Its radius
-// is no whole number: the outermost pixels count in part (Gwosdek et al., SSVM 2011; Pillow's BoxBlur.c).
+// boxOf returns the box of which [boxPasses] in a row blur by a standard deviation of up to [blurMost] pixels. Its
+// radius is no whole number: the outermost pixels count in part (Gwosdek et al., SSVM 2011; Pillow's BoxBlur.c).
 func boxOf(sigma float64) (b box) {
 	variance := float32(sigma) * float32(sigma) / boxPasses
 	length := float32(math.Sqrt(float64(12*float64(variance)) + 1))

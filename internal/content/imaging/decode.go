@@ -15,16 +15,18 @@ import (
 // Decode returns the upright RGB pixels of an encoded image. Its errors wrap [ErrTooLarge] or [ErrNotImage].
 func Decode(encoded []byte) (*Image, error) { return DecodeShrunk(encoded, 0) }
 
-// DecodeShrunk returns [Decode] of a picture whose shorter side is reduced, by a whole factor, to no less than minSide pixels,
-// and to less than twice that; minSide 0 leaves the picture as it is. A JPEG is decoded at a half, a quarter or an eighth
-// if that is enough; what remains, and other formats, are averaged over squares of pixels. It never holds the RGB pixels
-// of the full size of a picture that it reduces, so a photograph of many megapixels costs little more than its decoder.
+// DecodeShrunk returns [Decode] of a picture whose shorter side is reduced, by a whole factor, to no less than minSide
+// pixels, and to less than twice that; minSide 0 leaves the picture as it is. A JPEG is decoded at a half, a quarter or
+// an eighth if that is enough; what remains, and other formats, are averaged over squares of pixels. It never holds the
+// RGB pixels of the full size of a picture that it reduces, so a photograph of many megapixels costs little more than
+// its decoder.
 func DecodeShrunk(encoded []byte, minSide int) (*Image, error) {
 	im, _, err := DecodeReduced(encoded, minSide)
 	return im, err
 }
 
-// Check returns the error that decoding the image gives. It reduces the image as far as possible, and keeps nothing of it.
+// Check returns the error that decoding the image gives. It reduces the image as far as possible, and keeps nothing of
+// it.
 func Check(encoded []byte) error {
 	_, err := DecodeShrunk(encoded, 1)
 	return err

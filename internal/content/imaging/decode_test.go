@@ -140,7 +140,8 @@ func TestDecodeShrunkAverages(t *testing.T) {
 	wantPixel(t, half, 30, 23, mean(60, 46), 0) // the corner that fills no square
 }
 
-// TestShrinkingAJPEGShowsNoMoreThanAveraging compares what a model sees, without cgo too, with the reduction of all pixels.
+// TestShrinkingAJPEGShowsNoMoreThanAveraging compares what a model sees, without cgo too, with the reduction of all
+// pixels.
 func TestShrinkingAJPEGShowsNoMoreThanAveraging(t *testing.T) {
 	picture := decode(t, read(t, "picture.png")).Resize(500, 375)
 	m := image.NewRGBA(image.Rect(0, 0, picture.W, picture.H))

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// TCL's released code (create_dataset) changes colours, turns pictures grey and blurs them, each now and then. These are its
-// probabilities and ranges, those of MoCo v2.
+// TCL's released code (create_dataset) changes colours, turns pictures grey and blurs them, each now and then. These
+// are its probabilities and ranges, those of MoCo v2.
 const (
 	jitterChance = 0.8
 	jitterFactor = 0.4 // brightness, contrast and saturation vary within 1-0.4..1+0.4
@@ -82,8 +82,8 @@ func (im *Image) distort(steps []step) {
 	}
 }
 
-// mix returns a value between two, or beyond the second where share is above 1, as Pillow's Image.blend. The conversions
-// keep a compiler from fusing the operations, so that every machine rounds alike.
+// mix returns a value between two, or beyond the second where share is above 1, as Pillow's Image.blend. The
+// conversions keep a compiler from fusing the operations, so that every machine rounds alike.
 func mix(from, to byte, share float32) byte {
 	return byte(min(255, max(0, float32(from)+float32(share*float32(int32(to)-int32(from))))))
 }

@@ -21,9 +21,11 @@
 //
 // The EXIF orientation of a JPEG is applied: captions are written by people who saw the picture upright, and "left of"
 // in a caption must mean left in the pixels. (Pipelines on a plain PIL.Image.open do not apply it.) Orientation tags in
-// PNG and WebP files are rare, often ignored by viewers, and ignored here. So are tags that are no SHORT, as Exif wants them.
+// PNG and WebP files are rare, often ignored by viewers, and ignored here. So are tags that are no SHORT, as Exif wants
+// them.
 //
-// The Python package follows the same rules in pairstream.picture. Package internal/testing/oddpictures has what both must see.
+// The Python package follows the same rules in pairstream.picture. Package internal/testing/oddpictures has what both
+// must see.
 //
 // Functions are safe for concurrent use; an Image is not to be changed while others read it.
 package imaging

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// Limits on what is decoded. Together they keep every file below two seconds of one core and 256 MiB, whatever its bytes
-// say; internal/testing/torture has the measurements.
+// Limits on what is decoded. Together they keep every file below two seconds of one core and 256 MiB, whatever its
+// bytes say; internal/testing/torture has the measurements.
 const (
 	MaxEncodedBytes = 20 << 20
 	MaxPixels       = 64_000_000

@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
-// TestMemoryOfLargePicturesGoesBack decodes progressive pictures of 16 megapixels on several threads. C keeps nothing of
-// the 48 or 96 MB that each of them takes, whichever thread it was.
+// TestMemoryOfLargePicturesGoesBack decodes progressive pictures of 16 megapixels on several threads. C keeps nothing
+// of the 48 or 96 MB that each of them takes, whichever thread it was.
 func TestMemoryOfLargePicturesGoesBack(t *testing.T) {
 	pictures := torture.ManyLarge()
 	must.Do(t, Check(pictures[0].Encode()))

@@ -6,7 +6,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/oddpictures"
 )
 
-// TestDecodesOddPictures holds the rule of odd pictures, which the Python package follows (clients/python, TestOddPictures).
+// TestDecodesOddPictures holds the rule of odd pictures, which the Python package follows (clients/python,
+// TestOddPictures).
 func TestDecodesOddPictures(t *testing.T) {
 	for _, p := range oddpictures.All(t, "testdata") {
 		t.Run(p.Name, func(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// maxDecodeTime is how long a decoder in Go may work, in time of its processor: how loaded the machine is has no part in
-// it. The limits on what a header declares keep files of ordinary encoders far below; this one is for compressed data that
-// costs much and gives nothing, such as a million empty blocks.
+// maxDecodeTime is how long a decoder in Go may work, in time of its processor: how loaded the machine is has no part
+// in it. The limits on what a header declares keep files of ordinary encoders far below; this one is for compressed
+// data that costs much and gives nothing, such as a million empty blocks.
 const maxDecodeTime = 1500 * time.Millisecond
 
 // checkEvery is how many bytes a decoder reads between two looks at the clock.

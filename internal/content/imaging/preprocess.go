@@ -69,8 +69,8 @@ func (p Preprocess) Bytes(dst []byte, im *Image) {
 	}
 }
 
-// Fit returns the picture as [Preprocess.Into] reads it: scaled and cropped to Size x Size, a byte for each value. Into takes
-// the result and writes the same. A picture that fits already is returned as it is.
+// Fit returns the picture as [Preprocess.Into] reads it: scaled and cropped to Size x Size, a byte for each value. Into
+// takes the result and writes the same. A picture that fits already is returned as it is.
 func (p Preprocess) Fit(im *Image) *Image {
 	if p.fits(im) {
 		return im
@@ -82,7 +82,8 @@ func (p Preprocess) Fit(im *Image) *Image {
 
 func (p Preprocess) fits(im *Image) bool { return im.W == p.Size && im.H == p.Size }
 
-// square scales and crops the picture to Size x Size pixels in room, and returns them. It leaves a picture that fits where it is.
+// square scales and crops the picture to Size x Size pixels in room, and returns them. It leaves a picture that fits
+// where it is.
 func (p Preprocess) square(room []byte, im *Image) []byte {
 	if p.fits(im) {
 		return im.Pix

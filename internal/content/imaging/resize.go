@@ -86,15 +86,16 @@ func (p *pool) take(n int) *[]byte {
 	return room
 }
 
-// axis is what a kernel is made for: span of size samples are scaled to out positions, of which n from from on are wanted.
+// axis is what a kernel is made for: span of size samples are scaled to out positions, of which n from from on are
+// wanted.
 type axis struct {
 	size         int
 	span         float64
 	out, from, n int
 }
 
-// kernels keeps the kernels that were made last: many pictures of a crawl have the same size, and a kernel takes as long
-// to make as a tenth of a picture does to resize.
+// kernels keeps the kernels that were made last: many pictures of a crawl have the same size, and a kernel takes as
+// long to make as a tenth of a picture does to resize.
 var kernels = kernelCache{made: map[axis]kernel{}}
 
 type kernelCache struct {
@@ -187,7 +188,8 @@ func (k *kernel) spreadOut() {
 	}
 }
 
-// bicubic evaluates Keys' kernel with a = -0.5. The conversions forbid fused multiply-adds, whose results differ by machine.
+// bicubic evaluates Keys' kernel with a = -0.5. The conversions forbid fused multiply-adds, whose results differ by
+// machine.
 func bicubic(x float64) float64 {
 	const a = -0.5
 	x = math.Abs(x)

@@ -8,8 +8,8 @@ var (
 	hasWide   = hasVector && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VNNI
 )
 
-// horizontalVector filters the first pixels of a row, and returns how many: all whose reading and writing of whole words stays
-// within the row.
+// horizontalVector filters the first pixels of a row, and returns how many: all whose reading and writing of whole
+// words stays within the row.
 func (k kernel) horizontalVector(dst, src []byte) int {
 	if !hasVector {
 		return 0
@@ -41,8 +41,8 @@ func (k kernel) verticalVector(dst, src []byte, y, base int) int {
 	return n
 }
 
-// filterRow writes n pixels of dst, each the weighted sum of 2*pairs pixels of src from first on; a pixel's weight is there
-// four times. It reads 2 bytes, and writes 1, beyond the last. It needs AVX2.
+// filterRow writes n pixels of dst, each the weighted sum of 2*pairs pixels of src from first on; a pixel's weight is
+// there four times. It reads 2 bytes, and writes 1, beyond the last. It needs AVX2.
 //
 //go:noescape
 func filterRow(dst, src *byte, first *int, weights *int32, n, pairs int)

@@ -3,8 +3,8 @@ package imaging
 // stripRows is the number of rows that are filtered across at once.
 const stripRows = 16
 
-// resampleWide filters v into out, sixteen rows at once. Four neighbours of a row, and then of a column, lie side by side, for
-// an instruction that adds up the products of four bytes.
+// resampleWide filters v into out, sixteen rows at once. Four neighbours of a row, and then of a column, lie side by
+// side, for an instruction that adds up the products of four bytes.
 func resampleWide(out *Image, v view, cols, rows kernel) {
 	left, width := cols.first[0], cols.span()
 	first, height := rows.first[0], rows.span()
@@ -30,14 +30,15 @@ func resampleWide(out *Image, v view, cols, rows kernel) {
 	}
 }
 
-// interleave writes 16 rows of n bytes to dst: for every four pixels the reds of all rows, then the greens, then the blues, 64 bytes
-// each. It writes whole groups of 20 pixels, and 64 bytes more. It needs AVX-512 with VBMI, as the next ones do with VNNI.
+// interleave writes 16 rows of n bytes to dst: for every four pixels the reds of all rows, then the greens, then the
+// blues, 64 bytes each. It writes whole groups of 20 pixels, and 64 bytes more. It needs AVX-512 with VBMI, as the next
+// ones do with VNNI.
 //
 //go:noescape
 func interleave(dst *byte, rows *[stripRows]*byte, n int)
 
-// filterAcross writes n pixels of 16 rows out of what interleave wrote. Words of four rows are stride bytes apart. It writes 4 bytes
-// beyond the last pixel.
+// filterAcross writes n pixels of 16 rows out of what interleave wrote. Words of four rows are stride bytes apart. It
+// writes 4 bytes beyond the last pixel.
 //
 //go:noescape
 func filterAcross(dst *byte, stride int, src *byte, fours *int, digits *int8, n, depth int)
@@ -50,8 +51,8 @@ func filterDown(dst, src *byte, stride int, digits *int8, n, depth int)
 // wideGroup is the number of pixels that separate and lookUp take at once.
 const wideGroup = 64
 
-// separateVector writes the first reds of the pixels, then greens, then blues into the three equal parts of dst, and returns how
-// many.
+// separateVector writes the first reds of the pixels, then greens, then blues into the three equal parts of dst, and
+// returns how many.
 func separateVector(dst, pix []byte) int {
 	plane := len(dst) / 3
 	groups := plane / wideGroup

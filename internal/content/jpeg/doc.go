@@ -12,8 +12,9 @@
 //     ones in integers, whose bits are the same with and without vector instructions.
 //  3. No memory is taken for more pixels than the size that is passed in. Sizes are not limited here: read the header first.
 //
-// Without cgo every file is image/jpeg's, whose pixels differ by a level or two, more where chroma has half the resolution:
-// libjpeg-turbo interpolates it. Tools without tensors are built so; they look at whether a file can be decoded, no more.
+// Without cgo every file is image/jpeg's, whose pixels differ by a level or two, more where chroma has half the
+// resolution: libjpeg-turbo interpolates it. Tools without tensors are built so; they look at whether a file can be
+// decoded, no more.
 //
 // Functions are safe for concurrent use. libjpeg-turbo is not told to stop: a file is decoded to its end.
 package jpeg

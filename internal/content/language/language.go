@@ -1,8 +1,9 @@
 // Package language tells the language of a caption.
 //
 // It counts three letters at a time, with the models of 75 languages and the rules of lingua-go, in its mode of low
-// accuracy. The models are no part of the program, as they would be half of it: [Open] reads their file, of 10 MiB. Those of
-// a script are unpacked when a text first needs them, and then take about 50 MiB. A detector is safe for concurrent use.
+// accuracy. The models are no part of the program, as they would be half of it: [Open] reads their file, of 10 MiB.
+// Those of a script are unpacked when a text first needs them, and then take about 50 MiB. A detector is safe for
+// concurrent use.
 //
 // Invariants:
 //
@@ -36,7 +37,8 @@ type Detector struct {
 	models [][3]func() map[string]float64 // of each language, by the letters that they count, less one
 }
 
-// Open reads the models: a file that [Pack] wrote, or the folder language-models of lingua-go's module. It unpacks none yet.
+// Open reads the models: a file that [Pack] wrote, or the folder language-models of lingua-go's module. It unpacks none
+// yet.
 func Open(path string) (*Detector, error) {
 	files, err := readModels(path)
 	if err != nil {
@@ -107,8 +109,8 @@ func (d *Detector) best(words [][]rune, languages []int) string {
 	return speeches[scored[first]].code
 }
 
-// score adds the logarithms of the trigrams' probabilities in a language. Where it knows three letters not, it takes the
-// first two or one of them.
+// score adds the logarithms of the trigrams' probabilities in a language. Where it knows three letters not, it takes
+// the first two or one of them.
 func (d *Detector) score(l int, grams []string) float64 {
 	sum := 0.0
 	for _, gram := range grams {

@@ -48,8 +48,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestShortCaptions counts captions of 23 languages, 4 to 10 words each, whose language is told. English is what most rules
-// ask for, so none of its captions may be lost, and no other one may pass for English.
+// TestShortCaptions counts captions of 23 languages, 4 to 10 words each, whose language is told. English is what most
+// rules ask for, so none of its captions may be lost, and no other one may pass for English.
 func TestShortCaptions(t *testing.T) {
 	raw := must.Get(os.ReadFile("testdata/captions.tsv"))(t)
 	d := open(t)

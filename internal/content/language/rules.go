@@ -114,8 +114,8 @@ func mostFrequent(counts map[string]int) string {
 	return best
 }
 
-// candidates returns the languages of the script that most words have. Among them it prefers those that share the words'
-// special letters.
+// candidates returns the languages of the script that most words have. Among them it prefers those that share the
+// words' special letters.
 func candidates(words [][]rune) []int {
 	all := make([]int, len(speeches))
 	for i := range all {

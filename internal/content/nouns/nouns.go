@@ -11,10 +11,11 @@
 //  1. [Tagger.Nouns] is a function of the caption alone.
 //  2. Tags are prose's, ties and emoticons aside (emoticons are words here).
 //
-// A noun is a word tagged NN, NNS, NNP or NNPS, lower-cased as it stands: no lemmas, as in GPN-S, so "dog" and "dogs" are
-// two nouns. It has 2 or more letters, digits, hyphens and apostrophes, the first one a letter, in at most 64 bytes;
-// addresses of web pages and the like, which the tagger also calls nouns, are not nouns here, since nouns are joined by
-// spaces to make a text. A caption has at most 64 of them, so that one of 8 KB does not fill a group's vocabulary.
+// A noun is a word tagged NN, NNS, NNP or NNPS, lower-cased as it stands: no lemmas, as in GPN-S, so "dog" and "dogs"
+// are two nouns. It has 2 or more letters, digits, hyphens and apostrophes, the first one a letter, in at most 64
+// bytes; addresses of web pages and the like, which the tagger also calls nouns, are not nouns here, since nouns are
+// joined by spaces to make a text. A caption has at most 64 of them, so that one of 8 KB does not fill a group's
+// vocabulary.
 //
 // A Tagger is safe for concurrent use.
 package nouns
@@ -121,8 +122,8 @@ type weight struct {
 	thousandth int32
 }
 
-// Load returns the model that comes with prose. The first call reads it, in about half a second. Later ones share it: the stages
-// of one process ask for it.
+// Load returns the model that comes with prose. The first call reads it, in about half a second. Later ones share it:
+// the stages of one process ask for it.
 func Load() (*Tagger, error) { return load() }
 
 var load = sync.OnceValues(read)

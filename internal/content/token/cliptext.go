@@ -148,8 +148,8 @@ func numericReference(s string) (text string, size int) {
 	return referenced(code), i
 }
 
-// referenced returns the text of a numeric reference: Windows-1252 for the C1 controls, nothing for other code points that
-// are not characters, U+FFFD for what is no code point at all.
+// referenced returns the text of a numeric reference: Windows-1252 for the C1 controls, nothing for other code points
+// that are not characters, U+FFFD for what is no code point at all.
 func referenced(code rune) string {
 	switch {
 	case code == 0 || code > unicode.MaxRune || code >= 0xD800 && code <= 0xDFFF:

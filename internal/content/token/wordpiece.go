@@ -230,8 +230,8 @@ func (w *WordPiece) Tokens(text string) []string {
 	return tokens
 }
 
-// Encode returns [CLS], the ids of text and [SEP], with as many ids of text dropped from its end as bring the whole to at
-// most limit ids. A limit below 2 is taken as 2. Nothing is padded.
+// Encode returns [CLS], the ids of text and [SEP], with as many ids of text dropped from its end as bring the whole to
+// at most limit ids. A limit below 2 is taken as 2. Nothing is padded.
 func (w *WordPiece) Encode(text string, limit int) []int32 {
 	limit = max(limit, 2)
 	if w.captionWords > 0 {

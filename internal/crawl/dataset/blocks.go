@@ -27,8 +27,8 @@ type entry struct {
 	count *int // of the summary, when it is published
 }
 
-// book cuts what is published into blocks. Before a block goes out, notes say of each source in it how far the blocks before
-// have come, and where the lanes ended.
+// book cuts what is published into blocks. Before a block goes out, notes say of each source in it how far the blocks
+// before have come, and where the lanes ended.
 type book struct {
 	o      ProduceOptions
 	ledger Ledger
@@ -173,8 +173,8 @@ func (b *book) add(s *sourceState, e entry) {
 	b.bytes += len(e.Value)
 }
 
-// step passes over a message of a source, and publishes the block if it ends there. A block that is shuffled holds the same
-// messages in every run, wherever that begins.
+// step passes over a message of a source, and publishes the block if it ends there. A block that is shuffled holds the
+// same messages in every run, wherever that begins.
 func (b *book) step(ctx context.Context, s *sourceState) error {
 	b.index++
 	full := len(b.block) >= blockMessages || b.bytes >= blockBytes

@@ -9,9 +9,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Connections writes the connections of scored batches as examples of a WebDataset: pairs of images and captions that the
-// crawl did not have, which Con-D takes for matches (MAFA table 20 calls the crawl and these ECM-6M). [shard.Scan] reads
-// them as pairs, and their JSON holds the probability.
+// Connections writes the connections of scored batches as examples of a WebDataset: pairs of images and captions that
+// the crawl did not have, which Con-D takes for matches (MAFA table 20 calls the crawl and these ECM-6M). [shard.Scan]
+// reads them as pairs, and their JSON holds the probability.
 type Connections struct {
 	bucket *shard.Bucket
 	out    *shard.DirWriter

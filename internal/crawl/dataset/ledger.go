@@ -33,8 +33,9 @@ type Ledger interface {
 
 // SourceNote is what is known of a tar that is published, or was begun.
 //
-// A source gives its messages in a fixed order. The first Messages of them are in the log, or held out. Of the others, none
-// lies before Ends. So a producer that goes on reads what lies behind Ends, and publishes what it does not find there.
+// A source gives its messages in a fixed order. The first Messages of them are in the log, or held out. Of the others,
+// none lies before Ends. So a producer that goes on reads what lies behind Ends, and publishes what it does not find
+// there.
 type SourceNote struct {
 	URI      string  `json:"uri"`
 	Size     int64   `json:"size"`
@@ -106,8 +107,8 @@ func shuffleSources(sources []*sourceState, seed uint64) {
 	slices.SortFunc(sources, func(a, b *sourceState) int { return strings.Compare(key(a), key(b)) })
 }
 
-// interleave takes the tars of the places in turns. In each turn it takes as many of every place as the place weighs, as
-// long as it has any. The order within a place stays.
+// interleave takes the tars of the places in turns. In each turn it takes as many of every place as the place weighs,
+// as long as it has any. The order within a place stays.
 func interleave(tars []shard.Tar, weights []int) []shard.Tar {
 	if weights == nil {
 		return tars

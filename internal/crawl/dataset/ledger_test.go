@@ -161,8 +161,8 @@ func produce(l *ledger, o dataset.ProduceOptions, paths ...string) (dataset.Summ
 	return sum, err
 }
 
-// TestProducerKilledAnywhere kills the producer before each of its calls, and its successor at random. The lanes are those of
-// an undisturbed run, in order.
+// TestProducerKilledAnywhere kills the producer before each of its calls, and its successor at random. The lanes are
+// those of an undisturbed run, in order.
 func TestProducerKilledAnywhere(t *testing.T) {
 	dir := crawl(t)
 	for name, o := range map[string]dataset.ProduceOptions{

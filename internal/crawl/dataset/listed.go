@@ -23,9 +23,9 @@ type List struct {
 	problems    map[shard.Reason]int
 }
 
-// ReadList reads captions from a JSON file. It is Karpathy's, {"images": [{"filename", "split", "sentences": [{"raw"}]}]},
-// of which ReadList takes one split, or ALBEF's, [{"image", "caption"}], which has no splits. There a caption is a string
-// or a list. Entries that cannot be used are counted among the totals of [ReadListed].
+// ReadList reads captions from a JSON file. It is Karpathy's, {"images": [{"filename", "split", "sentences":
+// [{"raw"}]}]}, of which ReadList takes one split, or ALBEF's, [{"image", "caption"}], which has no splits. There a
+// caption is a string or a list. Entries that cannot be used are counted among the totals of [ReadListed].
 func ReadList(file, split string) (*List, error) {
 	l := newList(file, split)
 	raw, err := os.ReadFile(file)
@@ -95,8 +95,9 @@ func fileName(name string) string {
 }
 
 // ReadListed reads the images of a list from tars, in the order of the tars. It finds them by their file names without
-// folders; what else the tars hold does not matter. If several images have one name, the first one is taken. Every image
-// is decoded once, as by [Read]. [Corpus.Totals] counts images that are missing or broken, and bad entries of the list.
+// folders; what else the tars hold does not matter. If several images have one name, the first one is taken. Every
+// image is decoded once, as by [Read]. [Corpus.Totals] counts images that are missing or broken, and bad entries of the
+// list.
 func ReadListed(ctx context.Context, paths []string, l *List) (*Corpus, error) {
 	taken, again := map[string]bool{}, 0
 	c, err := scan(ctx, paths, func(r *reading, v *shard.Visitor) {

@@ -63,8 +63,8 @@ type Summary struct {
 	HeldOutPairs  int
 }
 
-// Produce publishes what the tars give, through a ledger that knows what was published before. It returns the examples held
-// out without their image bytes. A run that stopped may be repeated, and goes on where it has stopped.
+// Produce publishes what the tars give, through a ledger that knows what was published before. It returns the examples
+// held out without their image bytes. A run that stopped may be repeated, and goes on where it has stopped.
 func Produce(ctx context.Context, paths []string, o ProduceOptions, ledger Ledger) (Summary, []shard.Example, error) {
 	if o.Lanes < 1 {
 		return Summary{}, nil, fmt.Errorf("producing pairs: %d lanes, want at least 1", o.Lanes)
@@ -154,8 +154,8 @@ func (p *producer) plan(ctx context.Context, found *shard.Found) ([]*sourceState
 	return all, p.book.resume(ctx, todo)
 }
 
-// holdOut chooses the images for evaluation in a scan of its own. It does not choose images that cannot be decoded. They
-// become dead letters, and would make an evaluation fail.
+// holdOut chooses the images for evaluation in a scan of its own. It does not choose images that cannot be decoded.
+// They become dead letters, and would make an evaluation fail.
 func (p *producer) holdOut(ctx context.Context, paths []string) error {
 	p.heldOut = shard.NewHeldOut(p.o.HeldOut)
 	if p.o.Held != nil {

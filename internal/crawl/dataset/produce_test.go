@@ -21,8 +21,8 @@ import (
 )
 
 // crawl writes a folder of three tars. They have 30 good images of three captions each, and one of these images has an
-// empty caption as well. They also have a file that is not an image, a caption without image, and at the end a tar cut in
-// its last image.
+// empty caption as well. They also have a file that is not an image, a caption without image, and at the end a tar cut
+// in its last image.
 func crawl(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

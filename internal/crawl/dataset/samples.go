@@ -92,8 +92,8 @@ func (l *Loader) Words(texts []string) [][]int32 {
 	return ids
 }
 
-// Images returns the augmented training images of the batch, 3 x size x size float32 each. It leaves the images of samples
-// in known black. An image that can never be had stays black as well, and a mask for it comes back.
+// Images returns the augmented training images of the batch, 3 x size x size float32 each. It leaves the images of
+// samples in known black. An image that can never be had stays black as well, and a mask for it comes back.
 func (l *Loader) Images(ctx context.Context, b *schemas.Batch, known []schemas.Mask) ([]float32, []schemas.Mask, error) {
 	return l.views(ctx, b, known, "image")
 }
@@ -168,8 +168,8 @@ func (l *Loader) load(ctx context.Context, b *schemas.Batch, known []schemas.Mas
 	return pixels, slices.Concat(found...), nil
 }
 
-// picture loads one image of a sample and varies it. If the image will never be there, it returns the reason for a mask.
-// An error may go away later.
+// picture loads one image of a sample and varies it. If the image will never be there, it returns the reason for a
+// mask. An error may go away later.
 func (l *Loader) picture(ctx context.Context, b *schemas.Batch, i int, purpose string, ref schemas.ImageRef, id schemas.ImageID,
 	dst []float32,
 ) (reason string, err error) {

@@ -103,7 +103,8 @@ func newClient(o Options) (*client, error) {
 	return c, err
 }
 
-// disallowed reports whether the values of X-Robots-Tag forbid the use. A value may begin with the agent that it is for.
+// disallowed reports whether the values of X-Robots-Tag forbid the use. A value may begin with the agent that it is
+// for.
 func (c *client) disallowed(values []string) bool {
 	for _, v := range values {
 		agent, rest, found := strings.Cut(strings.ToLower(v), ":")
@@ -181,8 +182,8 @@ func public(a netip.Addr) bool {
 // connectTimeout bounds the time for a connection.
 const connectTimeout = 10 * time.Second
 
-// guardedDialer makes connections to the public internet alone. It looks at the address that is connected to, so neither
-// a redirect nor an answer of DNS that changes leads elsewhere.
+// guardedDialer makes connections to the public internet alone. It looks at the address that is connected to, so
+// neither a redirect nor an answer of DNS that changes leads elsewhere.
 func guardedDialer(allowLoopback bool, timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: timeout, ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)

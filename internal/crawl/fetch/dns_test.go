@@ -87,8 +87,8 @@ func (s *nameServer) count() int {
 	return s.asked
 }
 
-// TestChangesOfDNS: a name leads to the crawl's server when it is asked for first, and inside of a network from then on. The
-// address is judged at every connection.
+// TestChangesOfDNS: a name leads to the crawl's server when it is asked for first, and inside of a network from then
+// on. The address is judged at every connection.
 func TestChangesOfDNS(t *testing.T) {
 	w := newWeb(t)
 	w.Config.SetKeepAlivesEnabled(false) // every request connects anew

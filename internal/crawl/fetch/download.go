@@ -19,8 +19,8 @@ const (
 	behindTime = 100 * time.Millisecond
 )
 
-// get queues a task that downloads the image of a URL. Its done gets the image, or a *failure, or a *localError. get itself
-// calls it for what cannot be queued.
+// get queues a task that downloads the image of a URL. Its done gets the image, or a *failure, or a *localError. get
+// itself calls it for what cannot be queued.
 func (c *client) get(t *task, raw string) {
 	t.left = c.o.Timeout
 	if err := t.goTo(raw, nil); err != nil {
@@ -127,7 +127,8 @@ type answer struct {
 	next  string // where a redirect leads
 }
 
-// run makes the request of a task. It queues its redirect, or hands the result on. When the context ends, nobody waits for it.
+// run makes the request of a task. It queues its redirect, or hands the result on. When the context ends, nobody waits
+// for it.
 func (c *client) run(ctx context.Context, t *task) {
 	limited, cancel := context.WithTimeout(ctx, t.left)
 	defer cancel()
@@ -283,7 +284,8 @@ func location(r *http.Response) string {
 	return ""
 }
 
-// pauseAsked returns the pause that an answer asks for, or 0. A 429 without one asks for a pause that grows with the refusals before.
+// pauseAsked returns the pause that an answer asks for, or 0. A 429 without one asks for a pause that grows with the
+// refusals before.
 func pauseAsked(r *http.Response, refusals int, now time.Time) time.Duration {
 	if r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusServiceUnavailable {
 		return 0
@@ -316,8 +318,8 @@ func (c *client) readImage(response *http.Response, to *spool) ([]chunk, error) 
 	return to.take(response.Body, c.o.MaxBytes)
 }
 
-// compressions are the codings of HTTP that change a body. Servers also say aws-chunked, binary, none or UTF-8 of a body that is as
-// it was.
+// compressions are the codings of HTTP that change a body. Servers also say aws-chunked, binary, none or UTF-8 of a
+// body that is as it was.
 var compressions = map[string]bool{"gzip": true, "x-gzip": true, "deflate": true, "compress": true, "x-compress": true, "br": true, "zstd": true, "dcb": true, "dcz": true}
 
 // encoded reports whether a body is compressed.

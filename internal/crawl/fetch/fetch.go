@@ -1,8 +1,8 @@
 // Package fetch downloads the images of a list into WebDataset tars.
 //
 // A list has a URL and a caption in every row. Rows go into shards in their order: N.tar has the images with their
-// captions and columns, N.parquet the outcome of every row, N_stats.json the counts. The last one is written last: a shard
-// that has it is done, any other is fetched anew. So every row has one outcome, wherever the run is killed.
+// captions and columns, N.parquet the outcome of every row, N_stats.json the counts. The last one is written last: a
+// shard that has it is done, any other is fetched anew. So every row has one outcome, wherever the run is killed.
 //
 // The servers are strangers. Connections go to addresses of the public internet alone; sizes, times, redirects and
 // requests are bounded; robots.txt and X-Robots-Tag are honoured.
@@ -45,7 +45,8 @@ type Options struct {
 	AllowLoopback bool   // 127.0.0.1 counts as public: for servers of one's own on this machine
 	Proxy         string // URL of a proxy, or ""; of scheme http, https or socks5. It sees every request, and no address inside of a network
 
-	// SetAside is called when a host is left alone for a while: it has timed out too often, or asks for a pause. It may be nil.
+	// SetAside is called when a host is left alone for a while: it has timed out too often, or asks for a pause. It may be
+	// nil.
 	SetAside func(host string, pause time.Duration)
 }
 
@@ -96,7 +97,8 @@ type fetched struct {
 	err   error   // instead: a *failure
 }
 
-// Bounds of what is worked on at once. While the last rows of a shard wait for slow hosts, those of the next ones are fetched.
+// Bounds of what is worked on at once. While the last rows of a shard wait for slow hosts, those of the next ones are
+// fetched.
 const (
 	shardsAtOnce = 8
 	// shardsWritten bounds the tars that are written at once, with an image in memory each.
@@ -166,8 +168,8 @@ func (c *client) shards(ctx context.Context, list *table.List, store Store, done
 	return err
 }
 
-// readShards calls each with the rows of every shard of a list, and with the bytes that they take. A shard ends at --per-shard
-// rows, or where its rows would take more than maxShardBytes. So the shards are a function of the list.
+// readShards calls each with the rows of every shard of a list, and with the bytes that they take. A shard ends at
+// --per-shard rows, or where its rows would take more than maxShardBytes. So the shards are a function of the list.
 func readShards(ctx context.Context, list *table.List, perShard int, each func(number int, rows []table.Row, size int64) error) error {
 	number := 0
 	var rows []table.Row

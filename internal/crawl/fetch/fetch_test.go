@@ -191,8 +191,8 @@ func TestHostileWeb(t *testing.T) {
 	}
 }
 
-// TestShardsAreScanned: what was fetched gives pairs with their columns, in the order of the list. A run that is cut short
-// goes on with the shards that are not complete, and asks for nothing of the others again.
+// TestShardsAreScanned: what was fetched gives pairs with their columns, in the order of the list. A run that is cut
+// short goes on with the shards that are not complete, and asks for nothing of the others again.
 func TestShardsAreScanned(t *testing.T) {
 	w := newWeb(t)
 	o := options()
@@ -260,8 +260,8 @@ func TestShardsAreScanned(t *testing.T) {
 	}
 }
 
-// TestSlowRowsHoldUpNoOthers: the first row of a shard answers when its last one was asked for, and the last one when a row of
-// the next shard was. Every row gives its image, in the order of the list.
+// TestSlowRowsHoldUpNoOthers: the first row of a shard answers when its last one was asked for, and the last one when a
+// row of the next shard was. Every row gives its image, in the order of the list.
 func TestSlowRowsHoldUpNoOthers(t *testing.T) {
 	const rows, perShard = 200, 100
 	picture := encode(t, 1)

@@ -38,17 +38,17 @@ func NewGetter(o Options) (*Getter, error) {
 	return g, nil
 }
 
-// Get returns the image of a URL. The text of its error begins with the reason in a word; Get returns the context's error
-// where the caller has given up.
+// Get returns the image of a URL. The text of its error begins with the reason in a word; Get returns the context's
+// error where the caller has given up.
 func (g *Getter) Get(ctx context.Context, url string) (data []byte, err error) {
 	g.GetAll(ctx, []string{url}, func(_ int, image []byte, fault error) { data, err = image, fault })
 	return data, err
 }
 
-// GetAll downloads the images of URLs and hands each to the function, with its index, as it comes. An URL that gives no image
-// has an error as [Getter.Get] returns it. GetAll makes one call at a time, and returns behind the last one. The URLs
-// of all callers wait for the turns of their hosts together: those of a caller who comes later and has few go between those of one
-// who has many.
+// GetAll downloads the images of URLs and hands each to the function, with its index, as it comes. An URL that gives no
+// image has an error as [Getter.Get] returns it. GetAll makes one call at a time, and returns behind the last one. The
+// URLs of all callers wait for the turns of their hosts together: those of a caller who comes later and has few go
+// between those of one who has many.
 func (g *Getter) GetAll(ctx context.Context, urls []string, each func(index int, image []byte, err error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // what waits for the caller's end is not kept for longer
@@ -144,8 +144,9 @@ func (g *Getter) Close() {
 	g.c.http.CloseIdleConnections()
 }
 
-// Reason returns in a word why a URL gave no image, such as "robots" or "http_404". It is "" for a fault of this machine, and
-// for a caller that has given up. The text of the error says more, which may be about the network of this machine.
+// Reason returns in a word why a URL gave no image, such as "robots" or "http_404". It is "" for a fault of this
+// machine, and for a caller that has given up. The text of the error says more, which may be about the network of this
+// machine.
 func Reason(err error) string {
 	var f *failure
 	if errors.As(err, &f) {

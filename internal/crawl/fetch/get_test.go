@@ -45,8 +45,8 @@ func TestGetter(t *testing.T) {
 	}
 }
 
-// TestGetterIsNotHeldUp has callers that give up while a host does not answer. Images of another host come, and Close ends what
-// nobody has given up.
+// TestGetterIsNotHeldUp has callers that give up while a host does not answer. Images of another host come, and Close
+// ends what nobody has given up.
 func TestGetterIsNotHeldUp(t *testing.T) {
 	asked := make(chan struct{}, 64)
 	silent := newHost(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -81,7 +81,8 @@ func TestGetterIsNotHeldUp(t *testing.T) {
 	}
 }
 
-// TestCallersThatHaveGone leave nothing in the queue of a host: it is asked for what they have begun, and then for the next caller.
+// TestCallersThatHaveGone leave nothing in the queue of a host: it is asked for what they have begun, and then for the
+// next caller.
 func TestCallersThatHaveGone(t *testing.T) {
 	picture := encode(t, 1)
 	began := make(chan struct{}, 64)
@@ -126,7 +127,8 @@ func TestCallersThatHaveGone(t *testing.T) {
 	}
 }
 
-// TestGetAllOfManyAndOfFew: a caller whose URLs wait at a host holds up neither another host nor a caller with one URL there.
+// TestGetAllOfManyAndOfFew: a caller whose URLs wait at a host holds up neither another host nor a caller with one URL
+// there.
 func TestGetAllOfManyAndOfFew(t *testing.T) {
 	picture := encode(t, 1)
 	const many = 40

@@ -51,7 +51,8 @@ type host struct {
 	ready time.Time // in the heap of those that wait for the clock
 }
 
-// hostOf names the host of a URL, with its scheme and port: RFC 9309 has a robots.txt for each. All forms of a name give one.
+// hostOf names the host of a URL, with its scheme and port: RFC 9309 has a robots.txt for each. All forms of a name
+// give one.
 func hostOf(u *url.URL) (string, error) {
 	name := u.Hostname()
 	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
@@ -95,8 +96,8 @@ func (h *host) class() class {
 // isNew reports whether nothing is known of the host, and no request of it tries to change that.
 func (h *host) isNew() bool { return !h.answered && h.running == 0 }
 
-// most returns how many requests the host may have at once. One that has not answered yet gets the next one when the one
-// before takes long, and one that was set aside, or has asked for a pause, when it answers.
+// most returns how many requests the host may have at once. One that has not answered yet gets the next one when the
+// one before takes long, and one that was set aside, or has asked for a pause, when it answers.
 func (h *host) most(perHost int) int {
 	switch {
 	case h.pauses > 0 || h.busy:

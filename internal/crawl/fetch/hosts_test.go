@@ -39,8 +39,8 @@ func outcomes(t *testing.T, o fetch.Options, urls ...string) map[string]string {
 	return crawl(t, o, &web{Server: &httptest.Server{}}, urls...)
 }
 
-// TestRowsOfASlowHostHoldNoThreads has 64 rows of a host that answers none of them before all good rows were asked for. They come
-// first in the list, and are more than there are threads.
+// TestRowsOfASlowHostHoldNoThreads has 64 rows of a host that answers none of them before all good rows were asked for.
+// They come first in the list, and are more than there are threads.
 func TestRowsOfASlowHostHoldNoThreads(t *testing.T) {
 	const slowRows, goodRows = 64, 200
 	picture := encode(t, 1)
@@ -76,8 +76,8 @@ func TestRowsOfASlowHostHoldNoThreads(t *testing.T) {
 	}
 }
 
-// TestRedirectsCountWhereTheyLead redirects rows of eight hosts to a ninth one. It has no more connections and requests at once
-// than if they were its own rows, and its robots.txt is asked.
+// TestRedirectsCountWhereTheyLead redirects rows of eight hosts to a ninth one. It has no more connections and requests
+// at once than if they were its own rows, and its robots.txt is asked.
 func TestRedirectsCountWhereTheyLead(t *testing.T) {
 	const hosts, rows, perHost = 8, 10, 2
 	picture := encode(t, 1)
@@ -126,7 +126,8 @@ func TestRedirectsCountWhereTheyLead(t *testing.T) {
 	}
 }
 
-// TestRedirectsKeepTheRate redirects rows of eight hosts to a ninth one. All its requests take as long as the rate wants at least.
+// TestRedirectsKeepTheRate redirects rows of eight hosts to a ninth one. All its requests take as long as the rate
+// wants at least.
 func TestRedirectsKeepTheRate(t *testing.T) {
 	const hosts, rows, perHost, rate = 8, 3, 4, 50
 	picture := encode(t, 1)
@@ -195,8 +196,8 @@ func TestRobotsInACircle(t *testing.T) {
 	}
 }
 
-// TestSilentHostIsSetAside has a host that answers for no image. It is set aside, which is said, and most of its rows are not
-// asked for.
+// TestSilentHostIsSetAside has a host that answers for no image. It is set aside, which is said, and most of its rows
+// are not asked for.
 func TestSilentHostIsSetAside(t *testing.T) {
 	const rows = 60
 	var asked atomic.Int64

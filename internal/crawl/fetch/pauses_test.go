@@ -13,8 +13,8 @@ func (s *stage) refuse(tasks []*task, wait time.Duration) (pause time.Duration, 
 	return s.endAll(tasks, 0, busy)
 }
 
-// TestAHostThatAsksForAPauseHasIt: nothing of the host goes for as long as one of its answers asks, and then one request. What was
-// asked of it before, and comes back, ends no pause.
+// TestAHostThatAsksForAPauseHasIt: nothing of the host goes for as long as one of its answers asks, and then one
+// request. What was asked of it before, and comes back, ends no pause.
 func TestAHostThatAsksForAPauseHasIt(t *testing.T) {
 	s := newStage(t, usual)
 	s.known("a", "b")

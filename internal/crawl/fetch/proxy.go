@@ -51,9 +51,9 @@ func (c *client) reachProxy(ctx context.Context) error {
 	return conn.Close()
 }
 
-// checkProxied refuses a host inside of a network, which a proxy would connect to: the guard of connections sees the proxy alone. It
-// looks at addresses and at names that networks keep for themselves, and looks other names up. Where that gives no answer, the
-// proxy decides.
+// checkProxied refuses a host inside of a network, which a proxy would connect to: the guard of connections sees the
+// proxy alone. It looks at addresses and at names that networks keep for themselves, and looks other names up. Where
+// that gives no answer, the proxy decides.
 func (c *client) checkProxied(ctx context.Context, host string) error {
 	name := strings.ToLower(host)
 	if ip, err := netip.ParseAddr(name); err == nil {

@@ -17,11 +17,14 @@ const (
 	maxRobotsBytes = 500 << 10
 	// maxRules bounds the rules that hold for us. A host with more of them gives nothing.
 	maxRules = 8192
-	// maxWildcards bounds the asterisks of a rule. A rule with more is cut there, so that it forbids more, or allows nothing.
+	// maxWildcards bounds the asterisks of a rule. A rule with more is cut there, so that it forbids more, or allows
+	// nothing.
 	maxWildcards = 16
-	// maxDecision bounds the bytes that rules with asterisks read of a path, all together. What would take more gives nothing.
+	// maxDecision bounds the bytes that rules with asterisks read of a path, all together. What would take more gives
+	// nothing.
 	maxDecision = 4 << 20
-	// maxRobotsKept bounds the rules of all hosts together. Beyond it the rules that were asked for longest ago are read anew.
+	// maxRobotsKept bounds the rules of all hosts together. Beyond it the rules that were asked for longest ago are read
+	// anew.
 	maxRobotsKept = 64 << 20
 	// ruleBytes is what a rule takes beside its text.
 	ruleBytes = 24
@@ -95,8 +98,8 @@ type rule struct {
 	allow   bool
 }
 
-// parseRobots returns the rules for an agent: those of all groups that name it, or else those for all agents. It takes time
-// and memory in proportion to the text.
+// parseRobots returns the rules for an agent: those of all groups that name it, or else those for all agents. It takes
+// time and memory in proportion to the text.
 func parseRobots(text, agent string) *rules {
 	p := &robotsParser{agent: agent}
 	for line := range strings.FieldsFuncSeq(strings.TrimPrefix(text, "\ufeff"), func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -186,8 +189,8 @@ func nthIndex(s string, b byte, n int) int {
 	return -1
 }
 
-// allows reports whether a URL may be fetched. The longest rule that matches decides; of two as long, the one that allows.
-// The time is linear in the rules and in the URL. A context that ends ends the search.
+// allows reports whether a URL may be fetched. The longest rule that matches decides; of two as long, the one that
+// allows. The time is linear in the rules and in the URL. A context that ends ends the search.
 func (r *rules) allows(ctx context.Context, u *url.URL) (bool, error) {
 	if r.none != nil {
 		return false, r.none
@@ -220,8 +223,9 @@ func (r *rules) allows(ctx context.Context, u *url.URL) (bool, error) {
 	return allowed, nil
 }
 
-// matches reports whether a path begins as a pattern says. An asterisk stands for any bytes, a dollar sign at the end for the
-// end of the path. Each piece between asterisks is found where it comes first, so no byte is read again for an asterisk.
+// matches reports whether a path begins as a pattern says. An asterisk stands for any bytes, a dollar sign at the end
+// for the end of the path. Each piece between asterisks is found where it comes first, so no byte is read again for an
+// asterisk.
 func matches(pattern, path string) bool {
 	pattern, whole := strings.CutSuffix(pattern, "$")
 	piece, rest, more := strings.Cut(pattern, "*")

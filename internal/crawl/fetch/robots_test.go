@@ -61,8 +61,8 @@ func hostileRobots(rule string) string {
 	return "User-agent: *\n" + strings.Repeat(line, (maxRobotsBytes-20)/len(line))
 }
 
-// TestHostileRobots reads rules that were 50 MB when they were compiled, and asks rules that took 12 s of a processor for a path
-// of 6 KB. Twenty such questions end, with a refusal, and what is kept is no more than what was sent.
+// TestHostileRobots reads rules that were 50 MB when they were compiled, and asks rules that took 12 s of a processor
+// for a path of 6 KB. Twenty such questions end, with a refusal, and what is kept is no more than what was sent.
 func TestHostileRobots(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -94,8 +94,8 @@ func TestHostileRobots(t *testing.T) {
 	}
 }
 
-// TestLongDecisions asks as many rules as a host may have, each of which reads a path to its end. A short path is decided on, one
-// of 8 KB is not.
+// TestLongDecisions asks as many rules as a host may have, each of which reads a path to its end. A short path is
+// decided on, one of 8 KB is not.
 func TestLongDecisions(t *testing.T) {
 	text := "User-agent: *\nDisallow: /b\n" + strings.Repeat("Disallow: /*"+strings.Repeat("a", 40)+"b\n", maxRules-1)
 	r := parseRobots(text, "pairstream")
@@ -190,8 +190,8 @@ func TestRobotsOfManyHostsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStalledRobotsCanBeCancelled ends downloads whose host does not answer for robots.txt, the one that asks and the one that
-// waits for it.
+// TestStalledRobotsCanBeCancelled ends downloads whose host does not answer for robots.txt, the one that asks and the
+// one that waits for it.
 func TestStalledRobotsCanBeCancelled(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -13,7 +13,8 @@ import (
 // maxHosts bounds the hosts that are remembered while nothing waits for them.
 const maxHosts = 1 << 14
 
-// When a host is set aside, and for how long: pauses are multiples of Options.Timeout, and each is twice the one before.
+// When a host is set aside, and for how long: pauses are multiples of Options.Timeout, and each is twice the one
+// before.
 const (
 	maxTimeouts = 4
 	firstPause  = 2
@@ -29,7 +30,8 @@ const (
 	imagePatience = time.Second // that a host earns with an image
 )
 
-// How hosts are trusted. A busy machine makes an answer slow now and then, so a host may have earned more than that costs.
+// How hosts are trusted. A busy machine makes an answer slow now and then, so a host may have earned more than that
+// costs.
 const (
 	slowPart = 4 // an answer is slow when it takes more than this part of the timeout
 	slowCost = 8 // what a slow answer costs, in quick ones
@@ -131,7 +133,8 @@ func newSchedule(l limits) (*schedule, error) {
 	return s, err
 }
 
-// add queues a task at the host of its URL. It returns false when the host is given up, and then the task is not queued.
+// add queues a task at the host of its URL. It returns false when the host is given up, and then the task is not
+// queued.
 func (s *schedule) add(t *task, now time.Time) bool {
 	h := s.host(t.host, now)
 	if h.pauses > 1 && now.Before(h.until) {
@@ -179,8 +182,8 @@ func (s *schedule) host(name string, now time.Time) *host {
 	return h
 }
 
-// next takes the task that goes now. Without one it says when to look again, unless something happens before; never is the
-// zero time.
+// next takes the task that goes now. Without one it says when to look again, unless something happens before; never is
+// the zero time.
 func (s *schedule) next(now time.Time) (*task, time.Time) {
 	for s.waiting.Len() > 0 && !s.waiting.all[0].ready.After(now) {
 		s.settle(s.waiting.all[0], now)
@@ -272,8 +275,8 @@ func (s *schedule) hasRoom(c class) bool {
 	return all < s.threads
 }
 
-// end says what became of a task that was taken, and how long it took. It returns for how long the host is set aside, if it
-// is, and the tasks that are given up with it.
+// end says what became of a task that was taken, and how long it took. It returns for how long the host is set aside,
+// if it is, and the tasks that are given up with it.
 func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pause time.Duration, givenUp []*task) {
 	h := s.active[t.host]
 	h.running--

@@ -178,7 +178,8 @@ func TestThreadsAreKeptForQuickHosts(t *testing.T) {
 	}
 }
 
-// TestNewHostsTakeOneThread has hosts that do not answer. Each gets a thread, and the next one when that was given back.
+// TestNewHostsTakeOneThread has hosts that do not answer. Each gets a thread, and the next one when that was given
+// back.
 func TestNewHostsTakeOneThread(t *testing.T) {
 	s := newStage(t, usual)
 	s.rows("dead", 100)
@@ -213,8 +214,8 @@ func TestThreadsAreGivenBack(t *testing.T) {
 	}
 }
 
-// TestHostsThatGiveImagesGoFirst has ready rows of hosts that answer at once, half of them without an image. Those come first in
-// the list, and get an eighth of the threads.
+// TestHostsThatGiveImagesGoFirst has ready rows of hosts that answer at once, half of them without an image. Those come
+// first in the list, and get an eighth of the threads.
 func TestHostsThatGiveImagesGoFirst(t *testing.T) {
 	s := newStage(t, usual)
 	for i := range 8 {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestServersThatAskToWait: rows that a server refuses for a while have their images when it has had the pause, by seconds, by a
-// date, or without a word. A server that goes on refusing costs its rows.
+// TestServersThatAskToWait: rows that a server refuses for a while have their images when it has had the pause, by
+// seconds, by a date, or without a word. A server that goes on refusing costs its rows.
 func TestServersThatAskToWait(t *testing.T) {
 	picture := encode(t, 1)
 	var mu sync.Mutex
@@ -91,8 +91,8 @@ func TestAddressesAndCodingsAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestProxy downloads through a proxy, which is asked for nothing that lies inside of networks, behind redirects as well. Its name
-// and password stay out of what is said.
+// TestProxy downloads through a proxy, which is asked for nothing that lies inside of networks, behind redirects as
+// well. Its name and password stay out of what is said.
 func TestProxy(t *testing.T) {
 	picture := encode(t, 1)
 	var mu sync.Mutex

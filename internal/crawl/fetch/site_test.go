@@ -72,9 +72,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestTortureHostileSite fetches good rows alone, and then among as many of a hostile web, at a rate that the hosts bound and at
-// one that nothing does. Every good row has its image, no other row has one, and the memory stays bounded. It prints how long
-// the good ones took.
+// TestTortureHostileSite fetches good rows alone, and then among as many of a hostile web, at a rate that the hosts
+// bound and at one that nothing does. Every good row has its image, no other row has one, and the memory stays bounded.
+// It prints how long the good ones took.
 func TestTortureHostileSite(t *testing.T) {
 	const rows = 10_000
 	for _, rate := range []float64{100, 1e6} {

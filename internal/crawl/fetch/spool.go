@@ -14,8 +14,8 @@ import (
 // chunkBytes is what a download has in memory. What is larger lies in several chunks of the spool.
 const chunkBytes = 128 << 10
 
-// spool keeps the images of a shard on disk until their turn comes. It has room for images that come early, so a server that
-// is slow holds up no other. The chunks of an image that is not wanted are used again.
+// spool keeps the images of a shard on disk until their turn comes. It has room for images that come early, so a server
+// that is slow holds up no other. The chunks of an image that is not wanted are used again.
 type spool struct {
 	mu   sync.Mutex
 	file *os.File // nil until something is kept
@@ -40,8 +40,8 @@ var buffers = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 // localError is a fault of this machine, which ends the run. It is no outcome of a row.
 type localError struct{ error }
 
-// take reads an image to its end. It returns a *failure for what is none or has more than so many bytes, and a *localError
-// when the disk fails. Several goroutines may take at once.
+// take reads an image to its end. It returns a *failure for what is none or has more than so many bytes, and a
+// *localError when the disk fails. Several goroutines may take at once.
 func (s *spool) take(body io.Reader, most int64) (image []chunk, err error) {
 	defer func() {
 		if err != nil {

@@ -1,8 +1,8 @@
 // Package filter decides by rules in CEL which pairs of a crawl are kept.
 //
-// In come the text of the rules, once, and what is known of a pair; out goes the first rule that the pair does not meet.
-// A rule is a name and an expression that says what is kept; a pair is kept if it meets all of them. See [Parse] for the
-// form of the text, and [Variables] for what expressions may speak of.
+// In come the text of the rules, once, and what is known of a pair; out goes the first rule that the pair does not
+// meet. A rule is a name and an expression that says what is kept; a pair is kept if it meets all of them. See [Parse]
+// for the form of the text, and [Variables] for what expressions may speak of.
 //
 // Guarantees:
 //

@@ -69,8 +69,8 @@ var variables = []variable{
 
 var ruleName = regexp.MustCompile(`^\s*([a-z][a-z0-9_]{0,31})\s*:`)
 
-// Parse reads rules: expressions parted by semicolons, each with a name and a colon before it. A single rule may do without,
-// and is called "filter". An empty text has no rules. Errors name the line and the column in the text.
+// Parse reads rules: expressions parted by semicolons, each with a name and a colon before it. A single rule may do
+// without, and is called "filter". An empty text has no rules. Errors name the line and the column in the text.
 //
 //	size: width >= 200 && aspect < 3.0; english: lang == "en"; safe: meta.punsafe < 0.1
 func Parse(text string) (*Rules, error) {
@@ -127,8 +127,8 @@ func environment() (*cel.Env, error) {
 	return env, nil
 }
 
-// compile checks the expression of a rule. It puts blanks in the place of what comes before it, so that the places in errors
-// are those in the whole text.
+// compile checks the expression of a rule. It puts blanks in the place of what comes before it, so that the places in
+// errors are those in the whole text.
 func (r *Rules) compile(env *cel.Env, name, text string, p part) (rule, error) {
 	blank := strings.Map(func(c rune) rune {
 		if c == '\n' {

@@ -1,14 +1,14 @@
 // Package forget takes images back: whoever asked for it, and whatever of the crawl shows them.
 //
-// A tombstone names an image, an address or a pair. It is a note on a topic that is compacted, so it is there as long as the
-// log. A [Set] is what a process knows of them; it follows the topic. Publishing finds what the log holds of an address or
-// a pair, and adds tombstones of the images and pairs that it leads to.
+// A tombstone names an image, an address or a pair. It is a note on a topic that is compacted, so it is there as long
+// as the log. A [Set] is what a process knows of them; it follows the topic. Publishing finds what the log holds of an
+// address or a pair, and adds tombstones of the images and pairs that it leads to.
 //
-// Guarantees: a Set that is open knows every tombstone that was there before, and soon knows those that follow. Nothing is
-// ever taken out of it. An address is kept as a hash, so that the log does not say what is to be forgotten.
+// Guarantees: a Set that is open knows every tombstone that was there before, and soon knows those that follow. Nothing
+// is ever taken out of it. An address is kept as a hash, so that the log does not say what is to be forgotten.
 //
-// The package decides nothing: the encoder refuses what is taken back, the cache of images does not hand it out, and live
-// search and the console leave it out. Their records say so, and the first record of a place counts.
+// The package decides nothing: the encoder refuses what is taken back, the cache of images does not hand it out, and
+// live search and the console leave it out. Their records say so, and the first record of a place counts.
 package forget
 
 import (
@@ -197,8 +197,8 @@ func Publish(ctx context.Context, log *stream.Log, keys []Key, now time.Time) (F
 	return found, p.Close(ctx)
 }
 
-// TakeOver takes back what other namespaces of the same brokers have taken back, and returns how many tombstones are new.
-// An image that was found there by its address or by a pair is known here by itself.
+// TakeOver takes back what other namespaces of the same brokers have taken back, and returns how many tombstones are
+// new. An image that was found there by its address or by a pair is known here by itself.
 func TakeOver(ctx context.Context, log *stream.Log, namespaces []string, now time.Time) (int, error) {
 	raw, err := log.TombstonesOf(ctx, namespaces)
 	if err != nil {

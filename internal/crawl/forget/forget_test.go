@@ -157,8 +157,8 @@ type newer struct{ Seal schemas.Seal }
 func (newer) Schema() string  { return "pairstream.scored-batch/99" }
 func (newer) Validate() error { return nil }
 
-// TestForeignRecordsHideNothing takes back what lies behind a foreign record, in a record that was skipped and in one that
-// came again. Nobody has skipped the foreign ones.
+// TestForeignRecordsHideNothing takes back what lies behind a foreign record, in a record that was skipped and in one
+// that came again. Nobody has skipped the foreign ones.
 func TestForeignRecordsHideNothing(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "test", 1)
 	w := log.NewPublisher(stream.PublisherOptions{})

@@ -64,8 +64,8 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	s.metrics.requests.WithLabelValues(strconv.Itoa(status)).Inc()
 }
 
-// take reads the pairs of a request, publishes them and waits until they are on the log. With an error, the answer has those
-// that are there.
+// take reads the pairs of a request, publishes them and waits until they are on the log. With an error, the answer has
+// those that are there.
 func (s *Server) take(w http.ResponseWriter, r *http.Request) (answer, error) {
 	none := answer{Pairs: []taken{}}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

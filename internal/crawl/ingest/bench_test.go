@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
 )
 
-// BenchmarkIngest sends pairs to a front door from four clients, each image once. Door, clients and embedded broker share
-// this process, so pairs/cpu-s has the shares of all three in it.
+// BenchmarkIngest sends pairs to a front door from four clients, each image once. Door, clients and embedded broker
+// share this process, so pairs/cpu-s has the shares of all three in it.
 func BenchmarkIngest(b *testing.B) {
 	for _, test := range []struct{ lines, bytes int }{{100, 1200}, {100, 20_000}, {1, 1200}, {1, 20_000}} {
 		b.Run(fmt.Sprintf("%d lines of %d bytes", test.lines, test.bytes), func(b *testing.B) {

@@ -39,8 +39,8 @@ type purse struct {
 	taken int64
 }
 
-// take takes n bytes. Where there are none, it ends what clients send who keep the server waiting, the slowest first, and
-// returns [errBusy] when that does not help.
+// take takes n bytes. Where there are none, it ends what clients send who keep the server waiting, the slowest first,
+// and returns [errBusy] when that does not help.
 func (p *purse) take(n int64) error {
 	limit := time.NewTimer(roomTime)
 	defer limit.Stop()
@@ -74,8 +74,8 @@ func (b *budget) take(p *purse, n int64) (given <-chan struct{}, ok bool) {
 	return nil, true
 }
 
-// slowest returns the client that keeps the server waiting for longest while it has bytes, and takes it out of the list. It
-// returns nil if none does for too long.
+// slowest returns the client that keeps the server waiting for longest while it has bytes, and takes it out of the
+// list. It returns nil if none does for too long.
 func (b *budget) slowest(besides *purse) client {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,8 +1,8 @@
 // Package ingest is the HTTP front door: it takes pairs by POST /v1/pairs and publishes them, for producers that speak
 // neither Kafka nor tars.
 //
-// A body of JSON or a form holds one pair, and NDJSON one a line. Images travel in the body or are downloaded, and go to the
-// topic "pairs" as inline bytes. The answer has the ids of the pairs, or a reason for each that was refused.
+// A body of JSON or a form holds one pair, and NDJSON one a line. Images travel in the body or are downloaded, and go
+// to the topic "pairs" as inline bytes. The answer has the ids of the pairs, or a reason for each that was refused.
 //
 // Invariants:
 //

@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// gate decides whether the log takes more pairs. Of the requests that come, one looks at the log, and the others share what
-// it has seen for a moment.
+// gate decides whether the log takes more pairs. Of the requests that come, one looks at the log, and the others share
+// what it has seen for a moment.
 type gate struct {
 	maxLag   int64
 	lag      func(context.Context) (int64, error)                 // pairs that the encoder has not processed
@@ -39,8 +39,8 @@ func (e lagError) Error() string {
 // errEnded marks a crawl that takes nothing more.
 var errEnded = errors.New("publish to another NAMESPACE")
 
-// admit returns nil if a request may be taken. A [lagError] and errEnded say why it may not; any other error is a fault of
-// the log.
+// admit returns nil if a request may be taken. A [lagError] and errEnded say why it may not; any other error is a fault
+// of the log.
 func (g *gate) admit(ctx context.Context) error {
 	if _, err := g.ends.get(ctx, g, endedEvery, g.lookForEnds); err != nil || g.maxLag == 0 {
 		return err

@@ -35,7 +35,8 @@ func parse(raw []byte) (input, error) {
 	return in, in.check()
 }
 
-// flat refuses a list or an object where a text or a number belongs, before it is read: one of millions of members takes seconds.
+// flat refuses a list or an object where a text or a number belongs, before it is read: one of millions of members
+// takes seconds.
 var flat = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(refuseTree[string]("a text")), json.UnmarshalFromFunc(refuseTree[int64]("an integer")),
 ))
@@ -95,8 +96,8 @@ func (in *input) check() error {
 	return nil
 }
 
-// pair makes the record. The image's header decides whether it is one; what is broken behind that is a dead letter of the
-// encoder's, as with every producer.
+// pair makes the record. The image's header decides whether it is one; what is broken behind that is a dead letter of
+// the encoder's, as with every producer.
 func (in *input) pair() (*schemas.Pair, error) {
 	if _, err := imaging.ReadHeader(in.Image); err != nil {
 		return nil, fmt.Errorf("image: %w", err)
@@ -118,8 +119,8 @@ type encoded []byte
 // forURLs turns the alphabet of base64 for URLs into the usual one.
 var forURLs = strings.NewReplacer("-", "+", "_", "/")
 
-// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It reads base64 as programs write it: in lines or in one, in the usual
-// alphabet or in that for URLs, with padding or without.
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It reads base64 as programs write it: in lines or in one, in the
+// usual alphabet or in that for URLs, with padding or without.
 func (e *encoded) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	kind := d.PeekKind()
 	if kind != '"' && kind != 'n' { // which takes seconds to read
@@ -146,8 +147,8 @@ func (e *encoded) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // members are the columns of a pair, as the members of a JSON object.
 type members schemas.Columns
 
-// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It stops at the first member that no pair may have. Members that are null
-// are left out.
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It stops at the first member that no pair may have. Members that
+// are null are left out.
 func (m *members) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	t, err := d.ReadToken()
 	if err != nil || t.Kind() == 'n' {

@@ -14,8 +14,8 @@ import (
 // linkTime is how long the image of a URL counts as the one that the URL gives.
 const linkTime = time.Hour
 
-// known remembers the pairs that were acknowledged last, and which URLs have given them. A pair counts while the log holds what
-// it held before the pair was published.
+// known remembers the pairs that were acknowledged last, and which URLs have given them. A pair counts while the log
+// holds what it held before the pair was published.
 type known struct {
 	mu    sync.Mutex
 	pairs *simplelru.LRU[schemas.PairID, *onlog.Era]

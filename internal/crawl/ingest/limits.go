@@ -31,7 +31,8 @@ const (
 	mostKnown     = 1 << 16   // pairs that are known to be on the log
 )
 
-// Times. A body may take a minute, downloads and the log half of one each, so a client has its answer within two minutes.
+// Times. A body may take a minute, downloads and the log half of one each, so a client has its answer within two
+// minutes.
 const (
 	defaultDownloadTime = 30 * time.Second       // for the downloads of a request
 	ackTime             = 30 * time.Second       // for the log to acknowledge its pairs

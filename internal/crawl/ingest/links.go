@@ -24,7 +24,8 @@ type linkedPair struct {
 	key   linkKey
 }
 
-// addLink takes a pair with a URL. If the URL has given the pair lately, and the log holds it, there is nothing to download.
+// addLink takes a pair with a URL. If the URL has given the pair lately, and the log holds it, there is nothing to
+// download.
 func (r *request) addLink(ctx context.Context, index int, in input) error {
 	if err := r.purse.take(int64(linkBytes + len(in.URL) + len(in.Caption) + len(in.Source) + in.Meta.bytes())); err != nil {
 		return err
@@ -55,8 +56,8 @@ func (r *request) addLink(ctx context.Context, index int, in input) error {
 	return nil
 }
 
-// download gets the images of URLs, and publishes their pairs. Those whose turn does not come in time are refused, and may be
-// sent again.
+// download gets the images of URLs, and publishes their pairs. Those whose turn does not come in time are refused, and
+// may be sent again.
 func (r *request) download(ctx context.Context) error {
 	if len(r.links.urls) == 0 {
 		return nil
@@ -87,8 +88,8 @@ func (r *request) download(ctx context.Context) error {
 	return fault
 }
 
-// noImage reports whether to send a URL again that gave no image, and what a client may know of it. What the network of this
-// machine says stays here.
+// noImage reports whether to send a URL again that gave no image, and what a client may know of it. What the network of
+// this machine says stays here.
 func (r *request) noImage(err error, late bool) (retry bool, why error) {
 	reason := fetch.Reason(err)
 	r.s.log.Debug("a URL gave no image", keyReason, reason, keyErr, err)

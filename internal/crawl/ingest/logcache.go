@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// shared asks the log a question for all requests that need the answer. One asks, and the others wait for the same answer, so
-// a log that is silent holds each of them up once.
+// shared asks the log a question for all requests that need the answer. One asks, and the others wait for the same
+// answer, so a log that is silent holds each of them up once.
 type shared[T any] struct {
 	mu    sync.Mutex
 	going chan struct{} // closed when the question that is on its way has its answer; nil: none is

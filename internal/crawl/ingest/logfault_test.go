@@ -22,7 +22,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestFaultsOfTheLogAreTemporary: while the log does not answer, or has no topics, a client is told to send its pairs again.
+// TestFaultsOfTheLogAreTemporary: while the log does not answer, or has no topics, a client is told to send its pairs
+// again.
 func TestFaultsOfTheLogAreTemporary(t *testing.T) {
 	for name, test := range map[string]struct {
 		options func(*ingest.Options)
@@ -102,7 +103,8 @@ func TestKnownPairsThatTheLogHasLost(t *testing.T) {
 	}
 }
 
-// site serves a picture at each path, and counts how often. Paths that begin with /slow wait until the site is released.
+// site serves a picture at each path, and counts how often. Paths that begin with /slow wait until the site is
+// released.
 type site struct {
 	*httptest.Server
 	released chan struct{}
@@ -150,8 +152,8 @@ func linked(urls ...string) []byte {
 	return lines.Bytes()
 }
 
-// TestManyURLs sends a request whose downloads take longer than a request has. The answer says what is on the log, and that the
-// others may be sent again. Sent again, the request asks only for these.
+// TestManyURLs sends a request whose downloads take longer than a request has. The answer says what is on the log, and
+// that the others may be sent again. Sent again, the request asks only for these.
 func TestManyURLs(t *testing.T) {
 	d := open(t, func(o *ingest.Options) { o.DownloadTime = 2 * time.Second })
 	sites := []*site{newSite(t), newSite(t)}
@@ -195,8 +197,8 @@ func TestManyURLs(t *testing.T) {
 	}
 }
 
-// TestSlowHostsHoldNobodyUp: while requests wait for slow hosts, a URL of another host is downloaded, and so is one of the same
-// request.
+// TestSlowHostsHoldNobodyUp: while requests wait for slow hosts, a URL of another host is downloaded, and so is one of
+// the same request.
 func TestSlowHostsHoldNobodyUp(t *testing.T) {
 	d := open(t, nil)
 	good := newSite(t)

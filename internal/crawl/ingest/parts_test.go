@@ -57,8 +57,8 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestSlowBodiesMakeRoom fills the memory with bodies that do not come to their end. Another request gets room: the client goes that
-// keeps the server waiting for longest.
+// TestSlowBodiesMakeRoom fills the memory with bodies that do not come to their end. Another request gets room: the
+// client goes that keeps the server waiting for longest.
 func TestSlowBodiesMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(100)
@@ -140,7 +140,8 @@ func TestGate(t *testing.T) {
 	step("no bound", time.Hour, 5, true)
 }
 
-// TestLooksAreShared has many requests wait for a log that is silent. They wait for one answer, and one that comes later for another.
+// TestLooksAreShared has many requests wait for a log that is silent. They wait for one answer, and one that comes
+// later for another.
 func TestLooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked, silent := 0, errors.New("silent")
@@ -175,8 +176,8 @@ func TestLooksAreShared(t *testing.T) {
 	})
 }
 
-// TestMembersAreBounded parses objects of very many members, wherever they stand: it stops at the first that no pair may have, and
-// takes no memory for the others.
+// TestMembersAreBounded parses objects of very many members, wherever they stand: it stops at the first that no pair
+// may have, and takes no memory for the others.
 func TestMembersAreBounded(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"caption":"x","image":"AAAA","meta":{%s}}`:    "meta: more than",

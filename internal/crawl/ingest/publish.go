@@ -18,16 +18,16 @@ func (s *Server) newPublisher() *stream.Publisher {
 	return s.o.Log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: s.o.Instruments.Counters()})
 }
 
-// current returns the publisher for a new request. A request stays with it: what one publisher has queued, another one cannot
-// flush.
+// current returns the publisher for a new request. A request stays with it: what one publisher has queued, another one
+// cannot flush.
 func (s *Server) current() *stream.Publisher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.publisher
 }
 
-// publish publishes a pair in the background, unless it is on the log already. What is wrong with the pair is noted; an error
-// ends the request. A link is the key of the URL that the image comes from.
+// publish publishes a pair in the background, unless it is on the log already. What is wrong with the pair is noted; an
+// error ends the request. A link is the key of the URL that the image comes from.
 func (r *request) publish(ctx context.Context, index int, in input, link *linkKey) error {
 	p, err := in.pair()
 	if err != nil {
@@ -76,8 +76,8 @@ func (r *request) isOnLog(ctx context.Context, id schemas.PairID, lane int) (boo
 	return r.held.Holds(lane, then), nil
 }
 
-// settle waits until the log has acknowledged what was published, and remembers it. After a fault of the log, the answer has no
-// pairs.
+// settle waits until the log has acknowledged what was published, and remembers it. After a fault of the log, the
+// answer has no pairs.
 func (r *request) settle(ctx context.Context, err error) error {
 	if !errors.As(err, new(logError)) {
 		err = r.confirm(context.WithoutCancel(ctx)) // a client that goes now finds them there when it sends them again

@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestPublishedRowsAreTaken sends rows of well-known data sets as lines: the address, the caption, and all other columns as meta. A
-// data set of Hugging Face has the bytes of its images.
+// TestPublishedRowsAreTaken sends rows of well-known data sets as lines: the address, the caption, and all other
+// columns as meta. A data set of Hugging Face has the bytes of its images.
 func TestPublishedRowsAreTaken(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/robots.txt" {

@@ -78,8 +78,8 @@ func (r *request) sort() {
 	slices.SortFunc(r.answer.Errors, func(a, b refused) int { return a.Index - b.Index })
 }
 
-// add takes the next pair. It returns an error that ends the request; what is wrong with the pair is noted. A pair with a URL
-// waits until the whole request is read.
+// add takes the next pair. It returns an error that ends the request; what is wrong with the pair is noted. A pair with
+// a URL waits until the whole request is read.
 func (r *request) add(ctx context.Context, in input, err error) error {
 	index := r.pairs
 	r.pairs++

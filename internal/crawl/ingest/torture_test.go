@@ -107,8 +107,8 @@ func manyURLs(t *testing.T) func(context.Context, *testing.T, string, int) {
 	}
 }
 
-// TestTortureCrowds sends good requests beside each crowd, as the page says: again until they are taken. It prints how long they
-// took: pairs in the body, and pairs with the URL of a host that answers at once.
+// TestTortureCrowds sends good requests beside each crowd, as the page says: again until they are taken. It prints how
+// long they took: pairs in the body, and pairs with the URL of a host that answers at once.
 func TestTortureCrowds(t *testing.T) {
 	good := newSite(t)
 	for _, c := range crowds(t) {

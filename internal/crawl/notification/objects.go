@@ -1,7 +1,7 @@
 // Package notification tells which objects have come into buckets, from the notifications of the stores.
 //
-// Notifications are hints. They may come twice, late or not at all, so their reader also lists the buckets now and then,
-// and remembers what it has published. A message that is no notification names no objects.
+// Notifications are hints. They may come twice, late or not at all, so their reader also lists the buckets now and
+// then, and remembers what it has published. A message that is no notification names no objects.
 package notification
 
 import (
@@ -36,8 +36,8 @@ type gcsObject struct {
 // mostObjects bounds the objects of a notification. Stores name one, or a few.
 const mostObjects = 1000
 
-// Objects returns the URIs of the objects that a notification says were written, each once. attributes are those of the message.
-// Of a notification with more than 1,000 objects it returns the first; a listing finds the others.
+// Objects returns the URIs of the objects that a notification says were written, each once. attributes are those of the
+// message. Of a notification with more than 1,000 objects it returns the first; a listing finds the others.
 func Objects(body []byte, attributes map[string]string) []string {
 	return objects(body, attributes, false)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Features are vectors of a model that was trained elsewhere on an epoch. They take 4 bytes of memory a value and pair, and about
-// 100 for its name.
+// Features are vectors of a model that was trained elsewhere on an epoch. They take 4 bytes of memory a value and pair,
+// and about 100 for its name.
 type Features struct {
 	SHA256 string // of the file
 	path   string
@@ -24,8 +24,8 @@ type Features struct {
 	v, t   schemas.Float16s
 }
 
-// ReadFeatures reads a Parquet file with the columns key, image and text. Where it has a column pair, with ids, these name the rows.
-// Vectors are made as long as 1, unless they are so already to the precision of float16.
+// ReadFeatures reads a Parquet file with the columns key, image and text. Where it has a column pair, with ids, these
+// name the rows. Vectors are made as long as 1, unless they are so already to the precision of float16.
 func ReadFeatures(ctx context.Context, path string) (*Features, error) {
 	src, err := os.Open(path)
 	if err != nil {
@@ -66,7 +66,8 @@ func (f *Features) add(column, name string, image, text []float32) error {
 	return nil
 }
 
-// unit makes a vector as long as 1. One that was rounded from a unit vector stays as it is, so that it has the same bits again.
+// unit makes a vector as long as 1. One that was rounded from a unit vector stays as it is, so that it has the same
+// bits again.
 func unit(values []float32) bool {
 	sum := 0.0
 	for _, x := range values {

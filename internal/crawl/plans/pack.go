@@ -17,10 +17,11 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/table"
 )
 
-// Pack writes the images and captions of Parquet files into tars of a folder, one for each file: mini-batches refer to images
-// by tar and offset. The key of an image is the number of its row, counted through all files in their order, as nine digits:
-// that is its index in the data set. A tar that is there is complete, and stays. A row without an image or a caption becomes
-// what producers report as a problem. Files without the columns are refused before anything is written.
+// Pack writes the images and captions of Parquet files into tars of a folder, one for each file: mini-batches refer to
+// images by tar and offset. The key of an image is the number of its row, counted through all files in their order, as
+// nine digits: that is its index in the data set. A tar that is there is complete, and stays. A row without an image or
+// a caption becomes what producers report as a problem. Files without the columns are refused before anything is
+// written.
 func Pack(ctx context.Context, files []string, dir string, of table.PictureColumns) error {
 	for _, path := range files {
 		if err := check(ctx, path, of); err != nil {

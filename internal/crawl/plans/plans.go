@@ -1,7 +1,7 @@
 // Package plans writes mini-batches into Parquet files, for training loops that read no log.
 //
-// Scored mini-batches of a lane go in, in the order of the log. Out come files named epoch-EEE-lane-LLLL.parquet, with a row
-// for every sample, and a manifest with their digests. The same mini-batches give the same bytes.
+// Scored mini-batches of a lane go in, in the order of the log. Out come files named epoch-EEE-lane-LLLL.parquet, with
+// a row for every sample, and a manifest with their digests. The same mini-batches give the same bytes.
 //
 // A [Writer] belongs to one goroutine.
 package plans

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 )
 
-// TestS3Arrivals: of arrivals that come together one names an object that is gone, and another one no tar. All others are
-// published, and every sender has its acknowledgement.
+// TestS3Arrivals: of arrivals that come together one names an object that is gone, and another one no tar. All others
+// are published, and every sender has its acknowledgement.
 func TestS3Arrivals(t *testing.T) {
 	log := open(t)
 	server := s3test.Start(t)

@@ -21,8 +21,8 @@ const (
 	redrawEvery   = 500 * time.Millisecond
 )
 
-// ShowProgress prints a line now and then until the returned function is called. On a terminal it is one line with a bar,
-// which is drawn anew.
+// ShowProgress prints a line now and then until the returned function is called. On a terminal it is one line with a
+// bar, which is drawn anew.
 func ShowProgress(w io.Writer, p *dataset.Progress) (stop func()) {
 	every, format := progressEvery, "%s\n"
 	f, _ := w.(*os.File)

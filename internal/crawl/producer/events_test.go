@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestPubSubEvents reads notifications of Google Cloud Storage from an emulator of Pub/Sub, which sends again what nobody
-// acknowledges.
+// TestPubSubEvents reads notifications of Google Cloud Storage from an emulator of Pub/Sub, which sends again what
+// nobody acknowledges.
 func TestPubSubEvents(t *testing.T) {
 	server := pstest.NewServer()
 	t.Cleanup(func() { must.Check(t, server.Close()) })

@@ -1,9 +1,9 @@
-// Package producer publishes the pairs of tars: once, or for as long as new tars come. `pairstream produce`, `up` and the demo
-// are made of it.
+// Package producer publishes the pairs of tars: once, or for as long as new tars come. `pairstream produce`, `up` and
+// the demo are made of it.
 //
-// In go paths of tars and a log; out come pairs in the topic of pairs, notes of what is published, and a summary. [Publish]
-// ends with the last tar. [Watch.Keep] goes on: it lists the places, hears of new objects from Kafka, SQS or Pub/Sub, and of
-// several watchers of one namespace one publishes. [Pace] limits both.
+// In go paths of tars and a log; out come pairs in the topic of pairs, notes of what is published, and a summary.
+// [Publish] ends with the last tar. [Watch.Keep] goes on: it lists the places, hears of new objects from Kafka, SQS or
+// Pub/Sub, and of several watchers of one namespace one publishes. [Pace] limits both.
 //
 // A pair is published once, whoever is killed: dataset says how.
 package producer

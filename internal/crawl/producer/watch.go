@@ -90,8 +90,8 @@ const gathered = 64
 // drainTime is the longest that a watcher takes to flush when it loses the lead.
 const drainTime = 4 * time.Second
 
-// Keep publishes the tars of paths as they come, until ctx ends, which is no error. Of several watchers of a namespace one
-// publishes. It writes a summary of every round into out.
+// Keep publishes the tars of paths as they come, until ctx ends, which is no error. Of several watchers of a namespace
+// one publishes. It writes a summary of every round into out.
 func (w Watch) Keep(ctx context.Context, log *stream.Log, paths []string, o dataset.ProduceOptions, p Pace, out io.Writer) error {
 	lead := &watcher{Watch: w, log: log, paths: paths, o: o, out: out, pace: p}
 	err := log.Lead(ctx, "producer", schemas.Sources, lead.run)
@@ -167,8 +167,8 @@ func gather(first arrival, more <-chan arrival) []arrival {
 	return all
 }
 
-// take publishes what arrivals name, and acknowledges them. It publishes all at once if it can, else each by itself: a tar
-// that cannot be read holds up no other.
+// take publishes what arrivals name, and acknowledges them. It publishes all at once if it can, else each by itself: a
+// tar that cannot be read holds up no other.
 func (w *watcher) take(ctx context.Context, all []arrival) (faults error) {
 	var tars []string
 	for _, a := range all {

@@ -120,8 +120,8 @@ func (r *Repacker) fetch(ctx context.Context, ref schemas.ImageRef, id schemas.I
 // quality is that of the JPEGs that are written.
 const quality = 90
 
-// Small returns an image as a JPEG whose shorter side has at most side pixels. A JPEG that is no larger comes back as it is,
-// and the outcome says so. Errors are those of package imaging.
+// Small returns an image as a JPEG whose shorter side has at most side pixels. A JPEG that is no larger comes back as
+// it is, and the outcome says so. Errors are those of package imaging.
 func Small(encoded []byte, side int) (data []byte, outcome string, err error) {
 	h, err := imaging.ReadHeader(encoded)
 	if err != nil {

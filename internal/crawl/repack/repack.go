@@ -1,7 +1,8 @@
-// Package repack copies the images of a group, made smaller, into tars of their own. Mini-batches then refer to the copies.
+// Package repack copies the images of a group, made smaller, into tars of their own. Mini-batches then refer to the
+// copies.
 //
-// In go the chunks of a closed group, and the id and the reference of every member's image; the chunks come back with the
-// places of the copies. A folder of the root holds the copies of one group:
+// In go the chunks of a closed group, and the id and the reference of every member's image; the chunks come back with
+// the places of the copies. A folder of the root holds the copies of one group:
 //
 //	ROOT/group-LANE-NUMBER-DIGEST/00000.tar    copies for eight chunks, in the order of their members
 //	                             /00001.tar
@@ -18,8 +19,8 @@
 //     none, and its members keep their references. That is decided once, as the tar says which images it holds.
 //  5. Memory is bounded by the images in work. A store that fails is tried again until ctx ends; an image, a few times.
 //
-// A copy is a JPEG. Its bytes are a function of the image and of the options, on machines with the same libjpeg-turbo. A
-// Repacker is safe for concurrent use.
+// A copy is a JPEG. Its bytes are a function of the image and of the options, on machines with the same libjpeg-turbo.
+// A Repacker is safe for concurrent use.
 package repack
 
 import (
@@ -111,7 +112,8 @@ const tarChunks = 8
 // copyVersion changes whenever the same images and options would give other copies.
 const copyVersion = 1
 
-// Copy makes the copies of a group, and notes their places in its chunks. After each tar it tells what became of its images.
+// Copy makes the copies of a group, and notes their places in its chunks. After each tar it tells what became of its
+// images.
 func (r *Repacker) Copy(ctx context.Context, g Group, tell func(Counts)) error {
 	folder := r.folder(g)
 	tar := 0

@@ -298,8 +298,8 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
-// TestLostImagesKeepTheirReferences asks for images that are lost, hostile, changed or taken back, and for one that a store
-// never hands out.
+// TestLostImagesKeepTheirReferences asks for images that are lost, hostile, changed or taken back, and for one that a
+// store never hands out.
 func TestLostImagesKeepTheirReferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 20)

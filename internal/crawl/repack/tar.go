@@ -55,7 +55,8 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// entries reads the places of the copies in a tar. Their names have the hashes, so bytes that were erased since do no harm.
+// entries reads the places of the copies in a tar. Their names have the hashes, so bytes that were erased since do no
+// harm.
 func entries(object io.Reader, uri string) (map[schemas.ImageID]schemas.ImageRef, error) {
 	in := &counting{r: bufio.NewReaderSize(object, bufferBytes)}
 	copies := make(map[schemas.ImageID]schemas.ImageRef)
@@ -131,9 +132,9 @@ func (r *Repacker) write(ctx context.Context, name string, list []picture) (map[
 	return copies, counts, nil
 }
 
-// Erase overwrites copies with zeros, and returns how many. All others in their tars stay where they are. Roots are the places
-// in which that is allowed, as in BUCKET_ROOTS. Bytes without the hash of the copy are left alone: they were erased before, or
-// are something else. So is what is not there any more.
+// Erase overwrites copies with zeros, and returns how many. All others in their tars stay where they are. Roots are the
+// places in which that is allowed, as in BUCKET_ROOTS. Bytes without the hash of the copy are left alone: they were
+// erased before, or are something else. So is what is not there any more.
 func Erase(ctx context.Context, roots []string, copies []schemas.ImageRef) (erased int, err error) {
 	bucket, err := shard.OpenBucket(ctx, roots, nil)
 	if err != nil {

@@ -122,8 +122,8 @@ func localHost(host string) string {
 	return host
 }
 
-// ReadRange returns the image that ref points at, whose id must be id, or the copy of it that ref names by its own hash. See
-// [Permanent] for its errors.
+// ReadRange returns the image that ref points at, whose id must be id, or the copy of it that ref names by its own
+// hash. See [Permanent] for its errors.
 func (b *Bucket) ReadRange(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) ([]byte, error) {
 	data, err := b.read(ctx, ref, id)
 	if err != nil {
@@ -217,7 +217,8 @@ type denials struct {
 	read  bool      // another object was read since first
 }
 
-// judge returns the error of a read as it is when it is final, or is no refusal. A refusal that may pass loses its mark.
+// judge returns the error of a read as it is when it is final, or is no refusal. A refusal that may pass loses its
+// mark.
 func (d *denials) judge(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -259,8 +259,8 @@ func TestPermanent(t *testing.T) {
 	}
 }
 
-// TestBucketGivesUpWhatItMayNotRead tells an object that is kept from us from credentials that have run out: the first is
-// given up, the second is waited for.
+// TestBucketGivesUpWhatItMayNotRead tells an object that is kept from us from credentials that have run out: the first
+// is given up, the second is waited for.
 func TestBucketGivesUpWhatItMayNotRead(t *testing.T) {
 	refusal := fmt.Errorf("%w: 403", shard.ErrDenied)
 	open := func(t *testing.T) (*flaky, func(name string) error) {

@@ -82,8 +82,8 @@ func jsonCaption(raw json.RawMessage) caption {
 	return checkCaption([]byte(text))
 }
 
-// JSONCaptions returns the captions that are good among JSON strings, at most MaxCaptions, and why others are not. What is
-// said twice comes twice.
+// JSONCaptions returns the captions that are good among JSON strings, at most MaxCaptions, and why others are not. What
+// is said twice comes twice.
 func JSONCaptions(list []json.RawMessage) (good []string, bad []Reason) {
 	if len(list) > MaxCaptions {
 		list, bad = list[:MaxCaptions], append(bad, ReasonMany)
@@ -116,8 +116,8 @@ func distinct(all []caption) []caption {
 	return out
 }
 
-// sourceOf returns where the pair was crawled: "url" of key.json or of the table beside the tar, as img2dataset writes them,
-// or the place in the tar.
+// sourceOf returns where the pair was crawled: "url" of key.json or of the table beside the tar, as img2dataset writes
+// them, or the place in the tar.
 func sourceOf(ex Example, meta *described) string {
 	url, _ := ex.Row["url"].(string)
 	switch {

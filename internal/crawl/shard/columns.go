@@ -43,8 +43,8 @@ func hasField(name string) bool {
 // lossy reports whether a decoder has put its replacement for bytes that are no text.
 func lossy(text string) bool { return strings.ContainsRune(text, utf8.RuneError) }
 
-// columnsOf returns the scalars of key.json, and those that only the table beside the tar has, as far as a pair may carry
-// them. Lists, objects and null are left out.
+// columnsOf returns the scalars of key.json, and those that only the table beside the tar has, as far as a pair may
+// carry them. Lists, objects and null are left out.
 func columnsOf(members []member, row schemas.Columns) schemas.Columns {
 	if len(members)+len(row) == 0 {
 		return nil
@@ -62,7 +62,8 @@ func columnsOf(members []member, row schemas.Columns) schemas.Columns {
 	return prune(all)
 }
 
-// scalarOf returns a JSON number, text or truth value. A number without a point or an exponent is an integer, if it fits.
+// scalarOf returns a JSON number, text or truth value. A number without a point or an exponent is an integer, if it
+// fits.
 func scalarOf(raw json.RawMessage) (any, bool) {
 	switch text := string(raw); {
 	case text == "true" || text == "false":
@@ -134,8 +135,8 @@ func describe(raw json.RawMessage) *described {
 // usualMembers is the room for what img2dataset writes of an image.
 const usualMembers = 16
 
-// plainMembers returns the members of an object whose names differ and are UTF-8, or false for any other value. It takes a
-// third of the time that encoding/json takes.
+// plainMembers returns the members of an object whose names differ and are UTF-8, or false for any other value. It
+// takes a third of the time that encoding/json takes.
 func plainMembers(raw json.RawMessage) (members []member, ok bool) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {

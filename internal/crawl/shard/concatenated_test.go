@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestScanReadsOnBehindAnEndMarker has tars that were put behind one another, with and without other bytes between them.
+// TestScanReadsOnBehindAnEndMarker has tars that were put behind one another, with and without other bytes between
+// them.
 func TestScanReadsOnBehindAnEndMarker(t *testing.T) {
 	tarOf := func(caption string) []byte {
 		return buildTar(t, member{name: "a.jpg", data: picture(t, 1)}, member{name: "a.txt", data: caption})

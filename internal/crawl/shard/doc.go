@@ -6,8 +6,8 @@
 //
 // A tar holds the files of one example next to one another, in any order, under one key: the entry's name up to the
 // first dot of its last element. key.jpg, key.jpeg, key.png or key.webp is the image; captions come from key.txt and
-// from "caption" and "captions" in key.json. Other files are counted and ignored. A file may hold several tars, one behind
-// another, as `tar -i` reads them.
+// from "caption" and "captions" in key.json. Other files are counted and ignored. A file may hold several tars, one
+// behind another, as `tar -i` reads them.
 //
 // A JSON list of image files, ALBEF's or Karpathy's, stands in the place of a tar. References then name the files.
 //

@@ -28,8 +28,9 @@ type entryJSON struct {
 	Caption json.RawMessage `json:"caption"`
 }
 
-// ReadEntries calls each with every entry of a JSON list, in order: Karpathy's, {"images": [{"filename", "split", "sentences":
-// [{"raw"}]}]}, or ALBEF's, [{"image", "caption"}], where a caption is a string or a list. It holds one entry in memory.
+// ReadEntries calls each with every entry of a JSON list, in order: Karpathy's, {"images": [{"filename", "split",
+// "sentences": [{"raw"}]}]}, or ALBEF's, [{"image", "caption"}], where a caption is a string or a list. It holds one
+// entry in memory.
 func ReadEntries(r io.Reader, each func(Entry) error) error {
 	l := entryReader{json.NewDecoder(r), each}
 	err := l.read()

@@ -70,9 +70,9 @@ func (f *Found) Close() error {
 }
 
 // Find lists the tars that paths name, in order. A path is a tar or a folder on the file system (see [Tars]), or a URL:
-// s3://bucket/prefix/a.tar is a tar, any other URL stands for the *.tar below it, in the order of their names. Options of
-// the store follow behind a question mark. A JSON list of images, file.json?images=FOLDER, is one source as a tar is. Each tar
-// comes once.
+// s3://bucket/prefix/a.tar is a tar, any other URL stands for the *.tar below it, in the order of their names. Options
+// of the store follow behind a question mark. A JSON list of images, file.json?images=FOLDER, is one source as a tar
+// is. Each tar comes once.
 func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error) {
 	parts := make([]Found, len(paths))
 	each := make([][]Tar, len(paths))

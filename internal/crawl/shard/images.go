@@ -152,7 +152,8 @@ func (c *cache) look(key imageKey, minSide int) (answer, bool) {
 	return answer{}, false
 }
 
-// Decoding is the part of the processor time (package cputime) that decoding takes: whoever comes first does it for all.
+// Decoding is the part of the processor time (package cputime) that decoding takes: whoever comes first does it for
+// all.
 const Decoding = "decode"
 
 // load reads and decodes the image, and keeps what came of it.

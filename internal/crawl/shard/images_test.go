@@ -101,7 +101,8 @@ func TestImagesShrinksAlike(t *testing.T) {
 	}
 }
 
-// Two models share an image that their sizes reduce alike; where they do not, each has the pixels of a cache of its own.
+// Two models share an image that their sizes reduce alike; where they do not, each has the pixels of a cache of its
+// own.
 func TestViewsShareImages(t *testing.T) {
 	big := noisy(t, 200, 130)
 	id := schemas.NewImageID(big)

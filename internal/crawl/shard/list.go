@@ -19,8 +19,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// A JSON list of images stands in the place of a tar: file.json, with options behind a question mark. The images are files
-// below one folder, and references name these.
+// A JSON list of images stands in the place of a tar: file.json, with options behind a question mark. The images are
+// files below one folder, and references name these.
 //
 //	coco.json?images=/data/coco                   ALBEF's list, whose paths are found below this folder
 //	dataset_coco.json?images=D&split=train,restval  two splits of Karpathy's list

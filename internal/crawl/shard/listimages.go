@@ -51,8 +51,8 @@ func (p *listImages) check(ctx context.Context, l *list) error {
 	return fmt.Errorf("folder %s %w that %s names, such as %q: name their folder, %s?images=FOLDER", p.folder, errNoPictures, l.file, first, l.file)
 }
 
-// find returns the name of an image below the folder. Lists name images from other folders, such as those of their authors'
-// machines: the longest end of a path that names a file counts.
+// find returns the name of an image below the folder. Lists name images from other folders, such as those of their
+// authors' machines: the longest end of a path that names a file counts.
 func (p *listImages) find(image string) (name string, size int64, err error) {
 	image = strings.ReplaceAll(image, `\`, "/")
 	if slices.Contains(strings.Split(image, "/"), "..") {

@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
 )
 
-// Place takes and holds objects by name: a [Folder], or what lies below a prefix of a bucket. What is written appears when it
-// is complete.
+// Place takes and holds objects by name: a [Folder], or what lies below a prefix of a bucket. What is written appears
+// when it is complete.
 type Place interface {
 	// Has reports whether there is an object.
 	Has(ctx context.Context, name string) (bool, error)
@@ -43,7 +43,8 @@ type Store interface {
 // openStore opens stores; see [UseStores].
 var openStore func(ctx context.Context, root *url.URL) (Store, error)
 
-// UseStores gives the program its clients of object stores; see package cloud. A program calls it before it opens a store.
+// UseStores gives the program its clients of object stores; see package cloud. A program calls it before it opens a
+// store.
 func UseStores(open func(ctx context.Context, root *url.URL) (Store, error)) { openStore = open }
 
 // OpenStore opens the store of a root whose scheme is not file.
@@ -54,8 +55,8 @@ func OpenStore(ctx context.Context, root *url.URL) (Store, error) {
 	return openStore(ctx, root)
 }
 
-// OpenPlace opens a folder, its file URL, or a URL such as s3://bucket/prefix. One without options takes those of the root
-// that it lies under.
+// OpenPlace opens a folder, its file URL, or a URL such as s3://bucket/prefix. One without options takes those of the
+// root that it lies under.
 func OpenPlace(ctx context.Context, place string, roots []string) (Place, error) {
 	u, err := url.Parse(withOptions(place, roots))
 	switch {

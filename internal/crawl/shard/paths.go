@@ -12,9 +12,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Tars lists the tars that paths on the file system name, in order: a file is one, whatever it is called; a folder stands
-// for the files *.tar in it and below it, in lexical order. Paths come back absolute and without symbolic links, as
-// references name them. What cannot be read below a folder is left out; [Scan] reports it.
+// Tars lists the tars that paths on the file system name, in order: a file is one, whatever it is called; a folder
+// stands for the files *.tar in it and below it, in lexical order. Paths come back absolute and without symbolic links,
+// as references name them. What cannot be read below a folder is left out; [Scan] reports it.
 func Tars(paths []string) ([]string, error) {
 	tars, _, err := findFiles(paths)
 	return tars, err
@@ -115,8 +115,8 @@ func FileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// Roots returns the bucket roots that cover what a scan of paths refers to: the folders of tars and of a list's images, without
-// those that lie inside another one, and the places in stores.
+// Roots returns the bucket roots that cover what a scan of paths refers to: the folders of tars and of a list's images,
+// without those that lie inside another one, and the places in stores.
 func Roots(paths []string) ([]string, error) {
 	var local, dirs, out []string
 	for _, p := range paths {
@@ -155,8 +155,8 @@ func Roots(paths []string) ([]string, error) {
 	return out, nil
 }
 
-// WithOptions returns paths as [Scan] takes them. A URL without options, such as s3://bucket/prefix/, takes those of the root
-// that it lies under: the endpoint and region of a store are written down once.
+// WithOptions returns paths as [Scan] takes them. A URL without options, such as s3://bucket/prefix/, takes those of
+// the root that it lies under: the endpoint and region of a store are written down once.
 func WithOptions(paths, roots []string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {

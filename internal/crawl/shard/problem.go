@@ -74,8 +74,8 @@ type problemRecord struct {
 // ID returns the pair id under which the problem's record travels.
 func (p Problem) ID() schemas.PairID { return schemas.NewPairID(p.imageID(), p.Caption) }
 
-// Lane returns the lane of the problem's record. A problem without image has a lane of its own, so that problems spread over
-// the lanes.
+// Lane returns the lane of the problem's record. A problem without image has a lane of its own, so that problems spread
+// over the lanes.
 func (p Problem) Lane(lanes int) int { return p.imageID().Lane(lanes) }
 
 func (p Problem) imageID() schemas.ImageID {

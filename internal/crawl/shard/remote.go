@@ -22,8 +22,8 @@ type Object struct {
 	Version string // changes whenever the object does
 }
 
-// Catalog is implemented by [Objects] that can be listed, and read as they were listed. Errors are those of Objects, and
-// those that wrap [ErrChanged].
+// Catalog is implemented by [Objects] that can be listed, and read as they were listed. Errors are those of Objects,
+// and those that wrap [ErrChanged].
 type Catalog interface {
 	Objects
 	// List calls each with every object below the root, in the order of names.

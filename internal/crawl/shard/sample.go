@@ -103,8 +103,8 @@ func (s *scanner) reject(cur sample, c caption) error {
 	return s.report(p)
 }
 
-// imageRef returns the reference to the current key's image and the hash of its bytes, as far as they are there. An image
-// that is too large was not read and has no hash.
+// imageRef returns the reference to the current key's image and the hash of its bytes, as far as they are there. An
+// image that is too large was not read and has no hash.
 func (s *scanner) imageRef(e *entry) (*schemas.ImageRef, schemas.ImageID) {
 	ref := &schemas.ImageRef{URI: cmp.Or(s.imageURI, s.uri), Offset: e.data, Size: e.size}
 	if e.size > schemas.MaxImageBytes {

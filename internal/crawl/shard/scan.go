@@ -34,7 +34,8 @@ type Example struct {
 type Visitor struct {
 	Example func(Example) error
 	Problem func(Problem) error
-	// Picture, where set, takes the place of Example: the scan hands out every sound image, and its captions do not matter.
+	// Picture, where set, takes the place of Example: the scan hands out every sound image, and its captions do not
+	// matter.
 	Picture func(Picture) error
 	// Remote opens the stores that paths may name; nil: [OpenStore] does.
 	Remote OpenRemote

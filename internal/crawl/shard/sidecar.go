@@ -32,7 +32,8 @@ func stem(name string) string { return strings.TrimSuffix(name, path.Ext(name)) 
 // isSidecar reports whether a file may be the table beside a tar.
 func isSidecar(name string) bool { return strings.EqualFold(path.Ext(name), ".parquet") }
 
-// A table is refused in words that hold for every library that reads Parquet: the record is the same from Go and from Python.
+// A table is refused in words that hold for every library that reads Parquet: the record is the same from Go and from
+// Python.
 var (
 	errNoKeys    = errors.New(`the table has no column "key", as img2dataset writes it`)
 	errRows      = fmt.Errorf("it has more than %d rows", maxSidecarRows)
@@ -121,8 +122,8 @@ func rowCaption(row schemas.Columns) []caption {
 	return nil
 }
 
-// statusIn returns the status that key.json has. Of one name the last counts; of names that differ in their case all must be
-// texts or null.
+// statusIn returns the status that key.json has. Of one name the last counts; of names that differ in their case all
+// must be texts or null.
 func statusIn(meta *described) (status string, found bool) {
 	if meta == nil || meta.status == nil || !bytes.Contains(meta.raw, []byte(`"status"`)) {
 		return "", false

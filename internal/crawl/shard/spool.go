@@ -24,8 +24,8 @@ import (
 // What it writes is decided by the pairs alone: a tar is named by the lane and the offset of the pair that began it,
 // grows by one entry for every image that it does not hold yet, and ends at a size. So a reference is the same however
 // often the pairs are read, and a spool that resumes from the [Spool.State] taken after some pair writes the bytes
-// behind it again, the same at the same places. It overwrites and cuts nothing off on the way: another owner of the lane,
-// fenced but still writing, writes those very bytes, and references to them may be on their way.
+// behind it again, the same at the same places. It overwrites and cuts nothing off on the way: another owner of the
+// lane, fenced but still writing, writes those very bytes, and references to them may be on their way.
 //
 // Where a tar begins that is there already, and begins with another image, the folder belongs to another log. The spool
 // refuses it, as references to that log's images may be in use.
@@ -88,8 +88,8 @@ func openSpool(o SpoolOptions, state []byte) (*Spool, error) {
 	return s, nil
 }
 
-// laneFolder creates the folder of a lane and returns its real path, which references name because a [Bucket] follows no
-// links.
+// laneFolder creates the folder of a lane and returns its real path, which references name because a [Bucket] follows
+// no links.
 func laneFolder(o SpoolOptions) (string, error) {
 	root := o.Root
 	if o.Namespace == "." || o.Namespace == ".." {
@@ -279,8 +279,8 @@ func (s *Spool) Roll() error {
 // spoolTar matches the names of the spool's tars.
 var spoolTar = regexp.MustCompile(`^\d{20}\.tar$`)
 
-// collect deletes the oldest tars beyond the bytes to keep. Their images are masked where they are asked for again. Files by
-// other names are not the spool's.
+// collect deletes the oldest tars beyond the bytes to keep. Their images are masked where they are asked for again.
+// Files by other names are not the spool's.
 func (s *Spool) collect() error {
 	if s.o.KeepBytes <= 0 {
 		return nil

@@ -49,8 +49,8 @@ func newTarReader(src io.ReaderAt, size int64) *tarReader {
 // errMarker says that an end marker was read, and that another tar lies behind it.
 var errMarker = errors.New("an end marker")
 
-// next returns the next entry, a *headerFault to be reported before going on, errMarker between tars that were put behind
-// one another, io.EOF at the end, or a fault of the disk.
+// next returns the next entry, a *headerFault to be reported before going on, errMarker between tars that were put
+// behind one another, io.EOF at the end, or a fault of the disk.
 func (t *tarReader) next() (entry, error) {
 	if t.ended {
 		return entry{}, io.EOF
@@ -111,8 +111,8 @@ func (t *tarReader) atEnd(head int64) error {
 	return errMarker
 }
 
-// behindExtension returns nil at an end marker. archive/tar takes it for an end as well when the file ends behind headers
-// that describe an entry, such as those of long names, and the entry is not there.
+// behindExtension returns nil at an end marker. archive/tar takes it for an end as well when the file ends behind
+// headers that describe an entry, such as those of long names, and the entry is not there.
 func (t *tarReader) behindExtension(head int64) error {
 	var last [blockSize]byte
 	t.cur.at -= blockSize
@@ -159,8 +159,8 @@ func (t *tarReader) measured(e entry) entry {
 // wholeBlocks returns the size of the blocks that hold so many bytes.
 func wholeBlocks(n int64) int64 { return (n + blockSize - 1) / blockSize * blockSize }
 
-// plainFile reads the header of a regular file that a single block describes, as archive/tar would. It reports false, and
-// stays where it is, at anything else: archive/tar decides about that.
+// plainFile reads the header of a regular file that a single block describes, as archive/tar would. It reports false,
+// and stays where it is, at anything else: archive/tar decides about that.
 //
 //	0 name | 100 mode (8), uid (8), gid (8), size (12), mtime (12) | 156 type | 257 magic and version | 329 devices (8, 8) |
 //	345 prefix (155), or times of GNU's tar | 508 trailer of star's

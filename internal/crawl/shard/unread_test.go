@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestScanPassesGlobalHeaders reads tars with global pax headers, as git archive writes one: everything behind it is found. Records
-// of every length end within their block.
+// TestScanPassesGlobalHeaders reads tars with global pax headers, as git archive writes one: everything behind it is
+// found. Records of every length end within their block.
 func TestScanPassesGlobalHeaders(t *testing.T) {
 	for _, length := range []int{1, 40, 400, 501, 502, 503, 1000, 5000} {
 		var buf bytes.Buffer
@@ -85,7 +85,8 @@ func TestScanReadsTextsAsProgramsWriteThem(t *testing.T) {
 	}
 }
 
-// TestScanSaysWhatItHasIgnored counts files that are no part of a pair by what to do about them, with the first one's name.
+// TestScanSaysWhatItHasIgnored counts files that are no part of a pair by what to do about them, with the first one's
+// name.
 func TestScanSaysWhatItHasIgnored(t *testing.T) {
 	good := []member{{name: "good.png", data: picture(t, 1)}, {name: "good.txt", data: "a cat"}}
 	for name, c := range map[string]struct {

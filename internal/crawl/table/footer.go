@@ -17,7 +17,8 @@ const (
 	schemaField = 2 // of the footer: the list of columns
 )
 
-// checkFooter refuses a footer that announces more than it holds, or too much. Encrypted footers are left to the library.
+// checkFooter refuses a footer that announces more than it holds, or too much. Encrypted footers are left to the
+// library.
 func checkFooter(src io.ReaderAt, size int64) error {
 	var tail [8]byte
 	if size < int64(len(tail)) {

@@ -57,8 +57,8 @@ func TestFootersThatClaimTooMuch(t *testing.T) {
 	}
 }
 
-// TestTextsOfParquetAreBounded has a text that a dictionary says once and many rows share. A longer one than a line of a
-// list may have is left out, and not copied.
+// TestTextsOfParquetAreBounded has a text that a dictionary says once and many rows share. A longer one than a line of
+// a list may have is left out, and not copied.
 func TestTextsOfParquetAreBounded(t *testing.T) {
 	type row struct {
 		Most string `parquet:"most,dict"`

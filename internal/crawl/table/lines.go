@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// lines calls each with the lines of a text that are not empty; nil for a line of more than a megabyte. A line is valid until each
-// returns.
+// lines calls each with the lines of a text that are not empty; nil for a line of more than a megabyte. A line is valid
+// until each returns.
 func lines(ctx context.Context, src io.Reader, each func([]byte) error) error {
 	r := bufio.NewReaderSize(src, maxLineBytes) // src itself, where that is one
 	for {
@@ -57,8 +57,8 @@ func objects(ctx context.Context, src io.Reader, each func(map[string]json.RawMe
 // objectReader calls each with the members of every row, in order, and with nil for a row that is no JSON object.
 type objectReader func(ctx context.Context, src io.Reader, each func(map[string]json.RawMessage) error) error
 
-// elements is the [objectReader] of a JSON array, or of the array "annotations" of an object, as RedCaps is published. An element of
-// more than a megabyte ends it with an error.
+// elements is the [objectReader] of a JSON array, or of the array "annotations" of an object, as RedCaps is published.
+// An element of more than a megabyte ends it with an error.
 func elements(ctx context.Context, src io.Reader, each func(map[string]json.RawMessage) error) error {
 	plain, err := JSONReader(src)
 	if err != nil {
@@ -123,8 +123,8 @@ func toAnnotations(d *json.Decoder) error {
 	return errNoArray
 }
 
-// Metered ends a text with an error once Left bytes of it were read. Its user sets Left anew with each row, so that one row cannot
-// fill the memory.
+// Metered ends a text with an error once Left bytes of it were read. Its user sets Left anew with each row, so that one
+// row cannot fill the memory.
 type Metered struct {
 	io.Reader
 	Left int
@@ -192,7 +192,8 @@ const (
 	maxNameSeen = 256
 )
 
-// objectColumns returns the columns of rows that are JSON objects. It reads on while a column has not come, to the end of the list if need be.
+// objectColumns returns the columns of rows that are JSON objects. It reads on while a column has not come, to the end
+// of the list if need be.
 func objectColumns(ctx context.Context, src io.Reader, rows objectReader, want Columns) (found Columns, err error) {
 	read, seen := 0, map[string]string{}
 	enough := errors.New("the columns are known")

@@ -21,8 +21,8 @@ const (
 	maxColumns   = 4096
 )
 
-// List is a list of addresses and captions: a file in .parquet, or in .csv, .tsv, .jsonl or .json (an array of objects), which
-// may be compressed (.gz), or a folder of such files, which are read in the order of their names.
+// List is a list of addresses and captions: a file in .parquet, or in .csv, .tsv, .jsonl or .json (an array of
+// objects), which may be compressed (.gz), or a folder of such files, which are read in the order of their names.
 type List struct {
 	Columns // those that were found
 
@@ -120,9 +120,9 @@ func (f *listFile) find(ctx context.Context, want Columns) (found Columns, err e
 	return found, err
 }
 
-// Read calls each with the rows of a list, in order. Values of CSV and TSV are texts; TSV has no quotes. A row of CSV, TSV or
-// JSON lines that cannot be read, or has more than a megabyte or 4,096 columns, is nil. A quote of CSV that is closed in no line,
-// or wrongly in another one, ends the reading with an error: nobody knows how many rows it hides.
+// Read calls each with the rows of a list, in order. Values of CSV and TSV are texts; TSV has no quotes. A row of CSV,
+// TSV or JSON lines that cannot be read, or has more than a megabyte or 4,096 columns, is nil. A quote of CSV that is
+// closed in no line, or wrongly in another one, ends the reading with an error: nobody knows how many rows it hides.
 func (l *List) Read(ctx context.Context, each func(Row) error) error {
 	for _, f := range l.files {
 		if err := f.read(ctx, each); err != nil {

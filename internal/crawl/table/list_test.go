@@ -22,7 +22,8 @@ func readList(t *testing.T, name, text string) (rows []table.Row, err error) {
 	return rows, err
 }
 
-// TestListsCostTheirRows reads lists with rows that are broken or large. Each of them is nil, and those around it are read.
+// TestListsCostTheirRows reads lists with rows that are broken or large. Each of them is nil, and those around it are
+// read.
 func TestListsCostTheirRows(t *testing.T) {
 	good := func(url string) table.Row { return table.Row{"url": url} }
 	large, wide := strings.Repeat("x", 1<<20), strings.Repeat(",", 5000)

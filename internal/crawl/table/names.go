@@ -10,7 +10,8 @@ import (
 // Columns name the columns of a list. An empty name stands for the names under which lists are published.
 type Columns struct{ URL, Caption string }
 
-// Names of columns in published lists, in the order of preference. Of two columns the one that can only be an image's comes first.
+// Names of columns in published lists, in the order of preference. Of two columns the one that can only be an image's
+// comes first.
 var (
 	urlNames = []string{
 		"image_url",       // WIT, RedCaps, and CC3M, CC12M and SBU at Hugging Face
@@ -48,8 +49,8 @@ func (c Columns) in(all []column) (Columns, error) {
 	return found, err
 }
 
-// choose returns the name of the column that is wanted, or else of the first one that is known. The case of letters matters where
-// names differ in nothing else.
+// choose returns the name of the column that is wanted, or else of the first one that is known. The case of letters
+// matters where names differ in nothing else.
 func choose(all []column, wanted string, known []string, what, option string) (string, error) {
 	if wanted != "" {
 		known = []string{wanted}

@@ -100,7 +100,8 @@ func slices300(text string) (out []string) {
 	return out
 }
 
-// TestOpenRefusesAListWithoutItsColumns opens lists that lack a column. The error names the options, and the columns that are there.
+// TestOpenRefusesAListWithoutItsColumns opens lists that lack a column. The error names the options, and the columns
+// that are there.
 func TestOpenRefusesAListWithoutItsColumns(t *testing.T) {
 	type row struct {
 		URL      string   `parquet:"url"`
@@ -155,7 +156,8 @@ func TestOpenRemembersFewNames(t *testing.T) {
 	}
 }
 
-// TestOpenReadsAFolderOfParts reads the parts of a list in the order of their names, and refuses parts of other columns.
+// TestOpenReadsAFolderOfParts reads the parts of a list in the order of their names, and refuses parts of other
+// columns.
 func TestOpenReadsAFolderOfParts(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) { must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }

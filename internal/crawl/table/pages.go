@@ -10,11 +10,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Bounds of the pages of a Parquet file. The library makes room for what the head of a page announces. A few bytes may stand
-// for gigabytes of zeros, or for millions of nulls.
+// Bounds of the pages of a Parquet file. The library makes room for what the head of a page announces. A few bytes may
+// stand for gigabytes of zeros, or for millions of nulls.
 const (
-	// maxPages bounds what the pages of a group of rows take that are decoded at once: the largest one of each column, and its
-	// dictionary.
+	// maxPages bounds what the pages of a group of rows take that are decoded at once: the largest one of each column, and
+	// its dictionary.
 	maxPages = 512 << 20
 	// maxPageHead bounds the head of a page, which may quote texts.
 	maxPageHead = 4 << 20

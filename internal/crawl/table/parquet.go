@@ -1,10 +1,11 @@
 // Package table reads the tables in which crawls describe and list their pictures: Parquet, CSV, TSV and JSON lines.
 //
 // A [Row] has the scalars of a row by the names of the columns: int64, float64, string and bool. Nulls, lists, objects,
-// bytes that are no text, texts of more than a megabyte, NaN and infinities are left out. Rows come in the order of the table.
+// bytes that are no text, texts of more than a megabyte, NaN and infinities are left out. Rows come in the order of the
+// table.
 //
-// Of Parquet, dates and times come as the integers that the file holds. An integer that does not fit int64 is a float64.
-// Decimals, half floats, INT96 and byte arrays of a fixed length are left out.
+// Of Parquet, dates and times come as the integers that the file holds. An integer that does not fit int64 is a
+// float64. Decimals, half floats, INT96 and byte arrays of a fixed length are left out.
 package table
 
 import (
@@ -52,8 +53,9 @@ func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) er
 	})
 }
 
-// parquetRows calls find with the columns of a Parquet file, and then each with its rows, of which so many are decoded at once.
-// It refuses a file that would take much more than its bytes. The values of a row are valid until each returns.
+// parquetRows calls find with the columns of a Parquet file, and then each with its rows, of which so many are decoded
+// at once. It refuses a file that would take much more than its bytes. The values of a row are valid until each
+// returns.
 func parquetRows(ctx context.Context, src io.ReaderAt, size int64, atOnce int, find func(*parquet.Schema) error, each func(parquet.Row) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library panics on some damaged files
@@ -191,14 +193,15 @@ func (r Row) Text(name string) string {
 	return text
 }
 
-// VectorColumns name the columns of a table of features. Names has the columns of which the first one that is there names a row.
+// VectorColumns name the columns of a table of features. Names has the columns of which the first one that is there
+// names a row.
 type VectorColumns struct {
 	Names       []string
 	Image, Text string
 }
 
-// Vectors calls each with the rows of a Parquet file that has two lists of float32 beside a name, and says which column the name
-// is from. The vectors are valid until each returns.
+// Vectors calls each with the rows of a Parquet file that has two lists of float32 beside a name, and says which column
+// the name is from. The vectors are valid until each returns.
 func Vectors(ctx context.Context, src io.ReaderAt, size int64, of VectorColumns, each func(column, name string, image, text []float32) error) error {
 	var at vectorLeaves
 	find := func(schema *parquet.Schema) (err error) {

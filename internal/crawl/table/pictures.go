@@ -24,9 +24,9 @@ type Picture struct {
 	Captions []string
 }
 
-// Pictures calls each with the rows of a Parquet file that holds the bytes of images, as Hugging Face's data sets do. The column of
-// the image is one of bytes, or a group with a column "bytes"; that of the caption is a text or a list of texts. What is no text,
-// or longer than a megabyte, is left out. A Picture is valid until each returns.
+// Pictures calls each with the rows of a Parquet file that holds the bytes of images, as Hugging Face's data sets do.
+// The column of the image is one of bytes, or a group with a column "bytes"; that of the caption is a text or a list of
+// texts. What is no text, or longer than a megabyte, is left out. A Picture is valid until each returns.
 func Pictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumns, each func(Picture) error) error {
 	var image, caption int
 	find := func(schema *parquet.Schema) (err error) {
@@ -147,8 +147,8 @@ func (p schemaNode) down(f parquet.Field) schemaNode {
 	return p
 }
 
-// inside returns the place behind the lists that begin here. A list is a repeated field, mostly the only one of a group, and mostly
-// a group of one field itself.
+// inside returns the place behind the lists that begin here. A list is a repeated field, mostly the only one of a
+// group, and mostly a group of one field itself.
 //
 //	optional group caption (LIST) { repeated group list { optional binary element } }
 func (p schemaNode) inside() schemaNode {

@@ -47,8 +47,8 @@ type captioned struct {
 	Dotted string            `parquet:"lingual.fr"`
 }
 
-// TestPicturesTakeTextsOfOneColumn: captions are the texts of the column that is named, or of one list. Members of groups must be
-// named, as only some are captions.
+// TestPicturesTakeTextsOfOneColumn: captions are the texts of the column that is named, or of one list. Members of
+// groups must be named, as only some are captions.
 func TestPicturesTakeTextsOfOneColumn(t *testing.T) {
 	row := captioned{
 		Image: encoded{Bytes: []byte("image")}, Images: []encoded{{Bytes: []byte("i")}}, Jpg: []byte("jpg"), Caption: "one", Captions: []string{"one", "two"},

@@ -32,8 +32,8 @@ func SkipMark(src io.Reader) (*bufio.Reader, error) {
 // PlainText returns a text without its byte order mark.
 func PlainText(raw []byte) []byte { return bytes.TrimPrefix(raw, []byte(byteOrderMark)) }
 
-// PlainJSON returns JSON as the standard has it, from JSON as programs write it: without a byte order mark, and with null for
-// the numbers NaN, Infinity and -Infinity of Python's json.dumps. A text without these comes back as it is.
+// PlainJSON returns JSON as the standard has it, from JSON as programs write it: without a byte order mark, and with
+// null for the numbers NaN, Infinity and -Infinity of Python's json.dumps. A text without these comes back as it is.
 func PlainJSON(raw []byte) []byte {
 	raw = PlainText(raw)
 	if !bytes.Contains(raw, []byte("NaN")) && !bytes.Contains(raw, []byte("Infinity")) {
@@ -61,7 +61,8 @@ func PlainJSON(raw []byte) []byte {
 	return append(out, raw[from:]...)
 }
 
-// noNumber returns the length of the word with which a text begins, if that stands for a number that JSON does not have.
+// noNumber returns the length of the word with which a text begins, if that stands for a number that JSON does not
+// have.
 func noNumber(text []byte) int {
 	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
 		if bytes.HasPrefix(text, []byte(word)) {
@@ -71,7 +72,8 @@ func noNumber(text []byte) int {
 	return 0
 }
 
-// JSONReader reads JSON as the standard has it, from JSON as programs write it, as [PlainJSON] does for a text in memory.
+// JSONReader reads JSON as the standard has it, from JSON as programs write it, as [PlainJSON] does for a text in
+// memory.
 func JSONReader(src io.Reader) (io.Reader, error) {
 	r, err := SkipMark(src)
 	return &jsonReader{from: r}, err

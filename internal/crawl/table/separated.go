@@ -31,8 +31,8 @@ func (r *rowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fields calls each with the fields of every line of CSV or TSV, which are valid until it returns; nil for a line that cannot be
-// read. It passes over empty lines.
+// fields calls each with the fields of every line of CSV or TSV, which are valid until it returns; nil for a line that
+// cannot be read. It passes over empty lines.
 func fields(ctx context.Context, src io.Reader, kind string, each func([]string) error) error {
 	if kind == ".tsv" {
 		return lines(ctx, src, func(line []byte) error {
@@ -107,7 +107,8 @@ func numbers(n int) []string {
 	return names
 }
 
-// separatedColumns returns the columns of CSV or TSV, and whether the first line is a row already, so that numbers name them.
+// separatedColumns returns the columns of CSV or TSV, and whether the first line is a row already, so that numbers name
+// them.
 func separatedColumns(ctx context.Context, src io.Reader, kind string, want Columns) (found Columns, unnamed bool, err error) {
 	enough := errors.New("the first line is read")
 	err = fields(ctx, src, kind, func(line []string) error {

@@ -1,8 +1,8 @@
 // Package duplicates makes pairs whose false negatives are known.
 //
-// In go images with several captions. Out come tars in which every caption has an image of its own, a crop of the first one
-// that is encoded anew. Ids of images are hashes of their bytes, so a pipeline cannot tell that twins show the same. The
-// other captions of an image are then false negatives, and [Writer.Fits] knows them.
+// In go images with several captions. Out come tars in which every caption has an image of its own, a crop of the first
+// one that is encoded anew. Ids of images are hashes of their bytes, so a pipeline cannot tell that twins show the
+// same. The other captions of an image are then false negatives, and [Writer.Fits] knows them.
 //
 // The same images with the same draws give the same bytes. A Writer is for one goroutine.
 package duplicates

@@ -1,6 +1,6 @@
 // Package models holds the weights with which the demo and experiment X2 begin: a first model, and a connection
-// discriminator (Con-D) that was trained for longer. Both have learned from scenes of [Scenes] with seeds of their own, so
-// what begins with them sees new scenes. `make first-models` makes them; README.md has their figures.
+// discriminator (Con-D) that was trained for longer. Both have learned from scenes of [Scenes] with seeds of their own,
+// so what begins with them sees new scenes. `make first-models` makes them; README.md has their figures.
 package models
 
 import (
@@ -22,8 +22,8 @@ var First []byte
 //go:embed con-d.safetensors
 var ConD []byte
 
-// Scenes returns the world in which both models have learned: three large objects of eight shapes and eight colours, and one
-// caption that enumerates them. Few captions are true of other pictures, and many nearly are.
+// Scenes returns the world in which both models have learned: three large objects of eight shapes and eight colours,
+// and one caption that enumerates them. Few captions are true of other pictures, and many nearly are.
 func Scenes(seed uint64) scenes.Options {
 	o := scenes.Defaults()
 	o.Seed, o.Captions, o.Kinds = seed, 1, scenes.Kinds{Shapes: 8, Objects: 3, Large: true, Plain: true}

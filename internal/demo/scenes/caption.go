@@ -191,8 +191,8 @@ const (
 	mostFalseNegatives  = 0.4
 )
 
-// graded makes a true statement: with the given probability a vague one, which names one object alone, and otherwise one
-// that tells nearly all.
+// graded makes a true statement: with the given probability a vague one, which names one object alone, and otherwise
+// one that tells nearly all.
 func (s Scene) graded(vague float64, rng *rand.Rand) Statement {
 	if rng.Float64() < vague {
 		o := pick(rng, s.Objects)

@@ -1,10 +1,10 @@
 // Package scenes makes captioned pictures whose truth is known: a few drawn objects with shape, colour, pattern, size,
 // count and place, and captions from a grammar that say some of it.
 //
-// A [Scene] is drawn as a picture; a [Statement] is what a caption says; [Parse] reads a caption of the grammar back into
-// its statement, and [Matches] decides whether any caption of the grammar is true of any scene. So a test knows not only
-// which pairs were made together, but which pictures every caption fits: the false negatives of a mini-batch are known
-// exactly.
+// A [Scene] is drawn as a picture; a [Statement] is what a caption says; [Parse] reads a caption of the grammar back
+// into its statement, and [Matches] decides whether any caption of the grammar is true of any scene. So a test knows
+// not only which pairs were made together, but which pictures every caption fits: the false negatives of a mini-batch
+// are known exactly.
 //
 // What captions mean:
 //
@@ -19,9 +19,9 @@
 // Scenes of two to four objects lie in the quarters of the picture, so that objects are either clearly beside one
 // another or clearly not.
 //
-// Captions may be false ([Options.WrongShare]) or about nothing in the picture ([Options.IrrelevantShare]), and labels say
-// so. [Options.FalseNegatives] decides how many pictures fit the captions of others. It does so by the share of captions
-// that name one object alone.
+// Captions may be false ([Options.WrongShare]) or about nothing in the picture ([Options.IrrelevantShare]), and labels
+// say so. [Options.FalseNegatives] decides how many pictures fit the captions of others. It does so by the share of
+// captions that name one object alone.
 //
 // Everything is a function of the options: the same seed gives the same bytes, whatever the number of processors.
 package scenes

@@ -123,8 +123,8 @@ func (b *brush) add(path []point) {
 	b.raster.ClosePath()
 }
 
-// outlines returns the closed paths that bound an object: clockwise those with the object inside, counter-clockwise those
-// around a hole.
+// outlines returns the closed paths that bound an object: clockwise those with the object inside, counter-clockwise
+// those around a hole.
 func (o Object) outlines() [][]point {
 	r := float64(radii[o.Size])
 	switch o.Shape {

@@ -13,8 +13,8 @@ type Colour string
 // Size is an object's size; the empty size stands for any in a statement.
 type Size string
 
-// Pattern is what is painted on an object. An object without one is of one colour; in a statement the empty pattern stands
-// for any, and for none.
+// Pattern is what is painted on an object. An object without one is of one colour; in a statement the empty pattern
+// stands for any, and for none.
 type Pattern string
 
 // The shapes, colours, sizes and patterns of objects. The first shapes are figures, and the others are things.
@@ -61,7 +61,8 @@ type Scene struct {
 // shares of scenes with one, two, three and four objects, in percent.
 var countShares = []int{20, 35, 25, 20}
 
-// Kinds narrows what scenes are made of, so that more captions are true of more pictures. The zero value narrows nothing.
+// Kinds narrows what scenes are made of, so that more captions are true of more pictures. The zero value narrows
+// nothing.
 type Kinds struct {
 	Shapes  int // the first so many of Shapes; 0: all
 	Colours int // the first so many of Colours; 0: all

@@ -80,8 +80,8 @@ func TestThingsAreNouns(t *testing.T) {
 	}
 }
 
-// TestThingsShowTheirColour counts the pixels of an object's colour: every silhouette has a filled middle part and leaves
-// the surroundings alone, and a pattern covers some of it.
+// TestThingsShowTheirColour counts the pixels of an object's colour: every silhouette has a filled middle part and
+// leaves the surroundings alone, and a pattern covers some of it.
 func TestThingsShowTheirColour(t *testing.T) {
 	const side = 96
 	count := func(s scenes.Scene) (red, background int) {

@@ -89,7 +89,8 @@ func ShapeOf(word string) (Shape, bool) {
 	return n.shape, ok && n.shape != ""
 }
 
-// Framing reports whether a word is one of those that stand around what a caption says, as "picture" does in "a picture of X".
+// Framing reports whether a word is one of those that stand around what a caption says, as "picture" does in "a picture
+// of X".
 func Framing(word string) bool {
 	return slices.ContainsFunc(frames, func(f string) bool { return slices.Contains(strings.Fields(f), word) })
 }

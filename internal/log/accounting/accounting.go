@@ -1,5 +1,6 @@
-// Package accounting adds up what became of the pairs of a lane. The indexer keeps a tally in its marks: what each record
-// before a place in `embeddings` came to. So it is exact whatever was killed, and whoever reads the last mark has it.
+// Package accounting adds up what became of the pairs of a lane. The indexer keeps a tally in its marks: what each
+// record before a place in `embeddings` came to. So it is exact whatever was killed, and whoever reads the last mark
+// has it.
 package accounting
 
 import (
@@ -70,8 +71,8 @@ func (t *Tally) Add(o Tally) {
 	}
 }
 
-// OfMark reads the tally from the state of a mark of the indexer, and the seq of the first record that it does not count.
-// It is nil in the mark of an older indexer, and where nothing was counted.
+// OfMark reads the tally from the state of a mark of the indexer, and the seq of the first record that it does not
+// count. It is nil in the mark of an older indexer, and where nothing was counted.
 func OfMark(state []byte) (*Tally, int64, error) {
 	if len(state) == 0 {
 		return nil, 0, nil

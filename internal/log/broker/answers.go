@@ -43,8 +43,8 @@ func encode(resp kmsg.Response, number uint32) []byte {
 	return b
 }
 
-// amend returns an answer that tells the truth about the disk. kfake says "unknown" of a batch that it could not write, and
-// nothing of topics that it could not. An error ends the connection, so that its client asks again.
+// amend returns an answer that tells the truth about the disk. kfake says "unknown" of a batch that it could not write,
+// and nothing of topics that it could not. An error ends the connection, so that its client asks again.
 func (b *Broker) amend(request pendingRequest, answer []byte) ([]byte, error) {
 	short, topics, failed := b.storage.troubles()
 	switch {
@@ -98,7 +98,8 @@ func (b *Broker) takeBack(request pendingRequest, answer []byte, cause error) []
 	return encode(resp, request.number)
 }
 
-// troubles returns why batches cannot be written, why topics.json is not what kfake knows, and why the broker has stopped.
+// troubles returns why batches cannot be written, why topics.json is not what kfake knows, and why the broker has
+// stopped.
 func (s *storage) troubles() (short, topics, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

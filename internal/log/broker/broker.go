@@ -37,8 +37,8 @@ type Options struct {
 }
 
 // Broker is a Kafka-protocol broker in this process, for one machine. With a data directory, what it has acknowledged
-// is on disk and survives a kill and a loss of power. When it starts, it reads all of its log, 1 GB in 2 s. Meanwhile it takes about as
-// much memory as the log is large.
+// is on disk and survives a kill and a loss of power. When it starts, it reads all of its log, 1 GB in 2 s. Meanwhile
+// it takes about as much memory as the log is large.
 type Broker struct {
 	cluster *kfake.Cluster
 	addr    string
@@ -192,7 +192,8 @@ func (b *Broker) failure() error {
 	return b.storage.failure()
 }
 
-// Close stops the broker. Its data directory can be opened again afterwards. Further calls return what the first one did.
+// Close stops the broker. Its data directory can be opened again afterwards. Further calls return what the first one
+// did.
 func (b *Broker) Close() error {
 	b.closing.Do(func() { b.ended = b.stop() })
 	return b.ended

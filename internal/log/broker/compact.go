@@ -15,10 +15,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// kfake compacts a topic in place: it removes the log, and then writes the records that it wants to keep. A kill or a full
-// disk between the two loses them. So the broker keeps kfake from compacting. It compacts when it starts, before kfake reads
-// the log: it writes a smaller segment beside the one that is there, syncs it, and lets it take its place. The log is whole
-// in between, since all that is left out of a segment has a later record with the same key.
+// kfake compacts a topic in place: it removes the log, and then writes the records that it wants to keep. A kill or a
+// full disk between the two loses them. So the broker keeps kfake from compacting. It compacts when it starts, before
+// kfake reads the log: it writes a smaller segment beside the one that is there, syncs it, and lets it take its place.
+// The log is whole in between, since all that is left out of a segment has a later record with the same key.
 
 // cleanerBackoff is the setting of the interval in which kfake compacts, in milliseconds.
 const cleanerBackoff = "log.cleaner.backoff.ms"
@@ -85,8 +85,8 @@ func (b *Broker) retain() {
 // compactMin is the size below which a log is not compacted.
 const compactMin = 1 << 20
 
-// compact leaves out of a partition what later records of the same key replace. It does so when that is half of it or more.
-// Records of transactions and without a key stay, and so does the last batch, which says where the log goes on.
+// compact leaves out of a partition what later records of the same key replace. It does so when that is half of it or
+// more. Records of transactions and without a key stay, and so does the last batch, which says where the log goes on.
 func (s *storage) compact(p *partition, least int64) error {
 	var size, kept int64
 	for _, base := range p.segments {

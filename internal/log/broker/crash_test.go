@@ -463,8 +463,8 @@ func (s *story) steps() []func() error {
 	)
 }
 
-// TestKilledAtEveryCall kills the broker, and cuts its power, before every call that changes a file, and in the middle of
-// every write. After each, the broker starts and has all that it has acknowledged.
+// TestKilledAtEveryCall kills the broker, and cuts its power, before every call that changes a file, and in the middle
+// of every write. After each, the broker starts and has all that it has acknowledged.
 func TestKilledAtEveryCall(t *testing.T) {
 	clones := t.TempDir()
 	dir := filepath.Join(t.TempDir(), "broker")

@@ -18,8 +18,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
-// told plays the story up to its last stop, and returns the folder and what was acknowledged. A log that was killed has no
-// snapshots.
+// told plays the story up to its last stop, and returns the folder and what was acknowledged. A log that was killed has
+// no snapshots.
 func told(t *testing.T, killed bool) (dir string, want acked) {
 	t.Helper()
 	s := &story{options: Options{DataDir: filepath.Join(t.TempDir(), "broker"), disk: &testDisk{}, compactMin: 1}}

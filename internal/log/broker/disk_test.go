@@ -20,11 +20,11 @@ const (
 	opRemove   = "remove"
 )
 
-// testDisk is the file system of the machine, with a look before every call that changes something. A call that gets an error
-// from the look fails with it. A write then leaves the half of its bytes.
+// testDisk is the file system of the machine, with a look before every call that changes something. A call that gets an
+// error from the look fails with it. A write then leaves the half of its bytes.
 //
-// testDisk also knows what a loss of power would leave: of every file its content at its last sync, under the name that the
-// last sync of its folder has seen.
+// testDisk also knows what a loss of power would leave: of every file its content at its last sync, under the name that
+// the last sync of its folder has seen.
 type testDisk struct {
 	osDisk
 	before func(op, path string) error // nil: nothing is disturbed

@@ -1,6 +1,7 @@
-// Package broker runs a Kafka-protocol broker in the process: the embedded log of one machine. It is kfake, of franz-go,
-// with four layers around it. A guard passes on only what is the Kafka protocol. kfake's file system is ours, and makes its
-// files last. Every answer waits until what it tells of is on the disk. Clients in the same process connect through memory.
+// Package broker runs a Kafka-protocol broker in the process: the embedded log of one machine. It is kfake, of
+// franz-go, with four layers around it. A guard passes on only what is the Kafka protocol. kfake's file system is ours,
+// and makes its files last. Every answer waits until what it tells of is on the disk. Clients in the same process
+// connect through memory.
 //
 // [Start] starts a [Broker] on a loopback address. With a data directory it keeps the log there, otherwise in memory.
 //

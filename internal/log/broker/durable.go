@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The broker keeps its answers back until what they tell of is on the disk. kfake writes its files on one goroutine, and
-// could sync them there. Every request would then wait for every sync. Here only answers wait, each for the partitions that
-// it names: a producer's ack, and the records, ends and offsets that others read. So nobody learns of a record that a loss
-// of power can take back. kfake writes a file before it makes the answer, so storage knows of the write when the answer
-// comes.
+// The broker keeps its answers back until what they tell of is on the disk. kfake writes its files on one goroutine,
+// and could sync them there. Every request would then wait for every sync. Here only answers wait, each for the
+// partitions that it names: a producer's ack, and the records, ends and offsets that others read. So nobody learns of a
+// record that a loss of power can take back. kfake writes a file before it makes the answer, so storage knows of the
+// write when the answer comes.
 
 // folder is a folder whose files are synced together: a partition, or the folder of the broker's state.
 type folder struct {
@@ -152,8 +152,8 @@ func (s *storage) sync(path string) error {
 	}
 }
 
-// partitionsIn returns the folders of the partitions that an answer names. It returns nil when the answer names topics by
-// their ids alone, or cannot be read.
+// partitionsIn returns the folders of the partitions that an answer names. It returns nil when the answer names topics
+// by their ids alone, or cannot be read.
 func partitionsIn(request pendingRequest, answer []byte) []string {
 	resp := readAnswer(request, answer)
 	names, named := []string{}, resp != nil
@@ -187,8 +187,8 @@ func partitionsIn(request pendingRequest, answer []byte) []string {
 	return names
 }
 
-// maxPending is the most requests of a connection whose answers are awaited. A producer that wants no acks gets no answers.
-// An answer to a request that was dropped waits for everything.
+// maxPending is the most requests of a connection whose answers are awaited. A producer that wants no acks gets no
+// answers. An answer to a request that was dropped waits for everything.
 const maxPending = 16
 
 // pendingRequest is a request that has no answer yet.
@@ -198,8 +198,8 @@ type pendingRequest struct {
 	number  uint32
 }
 
-// answeredBy finds the request of an answer among those of a connection. rest are the requests after it: those before it
-// have no answer.
+// answeredBy finds the request of an answer among those of a connection. rest are the requests after it: those before
+// it have no answer.
 func answeredBy(pending []pendingRequest, answer []byte) (request pendingRequest, rest []pendingRequest) {
 	if len(answer) < answerHead {
 		return pendingRequest{key: -1}, pending

@@ -13,7 +13,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestNothingIsToldBeforeItIsOnTheDisk holds up the sync of one partition. Neither the ack nor the record may come before.
+// TestNothingIsToldBeforeItIsOnTheDisk holds up the sync of one partition. Neither the ack nor the record may come
+// before.
 func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 	var held, released atomic.Bool
 	syncing, release := make(chan struct{}, 100), make(chan struct{})

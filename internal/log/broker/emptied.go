@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// kfake finds out where a partition goes on from its batches. A partition without any would begin at offset 0 again, and its
-// readers and writers would find a log that is shorter than what they have seen. So an empty segment stays behind the last
-// one that is removed. Its name is the offset that comes next.
+// kfake finds out where a partition goes on from its batches. A partition without any would begin at offset 0 again,
+// and its readers and writers would find a log that is shorter than what they have seen. So an empty segment stays
+// behind the last one that is removed. Its name is the offset that comes next.
 
-// keepPlace makes that empty segment before a partition's last segment is removed. It reports whether the segment itself has
-// become the empty one.
+// keepPlace makes that empty segment before a partition's last segment is removed. It reports whether the segment
+// itself has become the empty one.
 func (s *storage) keepPlace(name string) (stays bool, err error) {
 	base, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(name), segmentExt), 10, 64)
 	if filepath.Ext(name) != segmentExt || err != nil {
@@ -45,8 +45,8 @@ func (s *storage) keepPlace(name string) (stays bool, err error) {
 	return false, err
 }
 
-// findPlace looks for empty segments. Where there are no others, kfake gets the place from a snapshot that was never written.
-// Those behind other segments are removed: kfake appends to the last segment that has a batch.
+// findPlace looks for empty segments. Where there are no others, kfake gets the place from a snapshot that was never
+// written. Those behind other segments are removed: kfake appends to the last segment that has a batch.
 func (s *storage) findPlace(p *partition) error {
 	begun := len(p.segments)
 	for ; begun > 0; begun-- {
@@ -75,8 +75,8 @@ func (s *storage) findPlace(p *partition) error {
 	return nil
 }
 
-// isEmpty reports whether a segment has no batch. It cuts off one that a kill has left as the only one, half written: kfake
-// would take the partition for a new one.
+// isEmpty reports whether a segment has no batch. It cuts off one that a kill has left as the only one, half written:
+// kfake would take the partition for a new one.
 func (s *storage) isEmpty(p *partition, n int) (bool, error) {
 	name := p.segment(p.segments[n])
 	info, err := s.disk.Stat(name)

@@ -8,8 +8,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestAnEmptiedPartitionGoesOn removes all records of a topic, in several ways. Its next record has the next offset, whatever
-// happens to the broker in between.
+// TestAnEmptiedPartitionGoesOn removes all records of a topic, in several ways. Its next record has the next offset,
+// whatever happens to the broker in between.
 func TestAnEmptiedPartitionGoesOn(t *testing.T) {
 	segment := func(dir string, name string) string {
 		return filepath.Join(dir, "log", partitionsFolder, "pairs-0", name)

@@ -5,7 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// checkEntries looks at groups.log or pids.log. An entry that is not whole at the end of the file was never acknowledged.
+// checkEntries looks at groups.log or pids.log. An entry that is not whole at the end of the file was never
+// acknowledged.
 func (s *storage) checkEntries(name string, raw []byte) ([]byte, error) {
 	at, what := entriesFlaw(raw)
 	switch {
@@ -17,8 +18,8 @@ func (s *storage) checkEntries(name string, raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// entriesFlaw returns the place behind the last whole entry, and what is wrong there if it is not a cut-off entry. An entry
-// is a length, a checksum and what it is of.
+// entriesFlaw returns the place behind the last whole entry, and what is wrong there if it is not a cut-off entry. An
+// entry is a length, a checksum and what it is of.
 func entriesFlaw(raw []byte) (at int, what string) {
 	for at < len(raw) {
 		n, whole := entryAt(raw[at:])
@@ -36,7 +37,8 @@ func entriesFlaw(raw []byte) (at int, what string) {
 	return at, ""
 }
 
-// entryAt returns the size of the entry at the begin of raw, 0 if raw ends within it, and whether it matches its checksum.
+// entryAt returns the size of the entry at the begin of raw, 0 if raw ends within it, and whether it matches its
+// checksum.
 func entryAt(raw []byte) (size int, intact bool) {
 	const head, least = 8, 10
 	if len(raw) < least {

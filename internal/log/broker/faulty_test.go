@@ -14,8 +14,9 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
-// TestFaultyDisk lets call after call fail: one alone, or some in a row as on a disk that is full for a while. Clients ask
-// again, and whoever runs the broker starts it again where it has stopped. In the end all is there that was acknowledged.
+// TestFaultyDisk lets call after call fail: one alone, or some in a row as on a disk that is full for a while. Clients
+// ask again, and whoever runs the broker starts it again where it has stopped. In the end all is there that was
+// acknowledged.
 func TestFaultyDisk(t *testing.T) {
 	calls := faulty(t, t.TempDir(), 0, 0, nil)
 	t.Logf("%d calls", calls)

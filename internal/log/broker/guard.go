@@ -12,8 +12,8 @@ import (
 )
 
 // guardedListener protects the embedded broker from its clients. kfake has three weaknesses. It allocates the length at
-// the head of a request, and a TLS greeting claims 369 MB. It panics at a request key that it does not know. It does not
-// expire a member of a consumer group whose connection breaks during a join: such a ghost keeps its lanes for ever.
+// the head of a request, and a TLS greeting claims 369 MB. It panics at a request key that it does not know. It does
+// not expire a member of a consumer group whose connection breaks during a join: such a ghost keeps its lanes for ever.
 type guardedListener struct {
 	net.Listener
 	broker *Broker
@@ -27,8 +27,8 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 	return newGuardedConn(conn, l.broker), nil
 }
 
-// guardedConn looks at the head of every request that is read through it: its length, key, version and number. It keeps an
-// answer back until what it tells of is on the disk.
+// guardedConn looks at the head of every request that is read through it: its length, key, version and number. It keeps
+// an answer back until what it tells of is on the disk.
 type guardedConn struct {
 	net.Conn
 	broker *Broker
@@ -91,8 +91,8 @@ func (c *guardedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// truthful returns an answer that holds after a kill and a loss of power. It waits for the disk, and looks at what the disk
-// has refused before and behind.
+// truthful returns an answer that holds after a kill and a loss of power. It waits for the disk, and looks at what the
+// disk has refused before and behind.
 func (c *guardedConn) truthful(request pendingRequest, answer []byte) ([]byte, error) {
 	s := c.broker.storage
 	if slices.Contains(silent, request.key) {

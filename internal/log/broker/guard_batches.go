@@ -31,8 +31,8 @@ func plausible(req *kmsg.ProduceRequest) bool {
 	return true
 }
 
-// plausibleBatch reports whether a batch may be what it claims. It lets bytes pass that are no batch, because kfake itself
-// refuses them.
+// plausibleBatch reports whether a batch may be what it claims. It lets bytes pass that are no batch, because kfake
+// itself refuses them.
 func plausibleBatch(b []byte) bool {
 	if len(b) < batchHead || b[batchMagic] != 2 {
 		return true

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patientListener accepts connections for as long as it is open. kfake would take any error for the end, and a process that
-// runs out of file descriptors for a moment would be deaf for ever.
+// patientListener accepts connections for as long as it is open. kfake would take any error for the end, and a process
+// that runs out of file descriptors for a moment would be deaf for ever.
 type patientListener struct {
 	net.Listener
 	logger *slog.Logger
@@ -43,8 +43,8 @@ func (l *patientListener) Close() error {
 	return l.Listener.Close()
 }
 
-// Clients in the process of an embedded broker reach it through memory. A pipe costs one copy of the bytes. A connection of
-// the system costs two, and a system call for each.
+// Clients in the process of an embedded broker reach it through memory. A pipe costs one copy of the bytes. A
+// connection of the system costs two, and a system call for each.
 
 // inProcess holds the brokers of this process by their addresses.
 var inProcess sync.Map
@@ -109,8 +109,8 @@ func (p *pipeListener) Close() error {
 	return p.Listener.Close()
 }
 
-// DialInProcess connects to a broker of this process. It returns nil when there is none at the address, and [ErrStopped] when
-// the broker is there and can serve no more.
+// DialInProcess connects to a broker of this process. It returns nil when there is none at the address, and
+// [ErrStopped] when the broker is there and can serve no more.
 func DialInProcess(ctx context.Context, address string) (net.Conn, error) {
 	l, ok := inProcess.Load(address)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// TestInterfacesAreKfakes compares the methods here with those of the field that the option sets. It fails when a new kfake
-// has others, before anything is called by the wrong table.
+// TestInterfacesAreKfakes compares the methods here with those of the field that the option sets. It fails when a new
+// kfake has others, before anything is called by the wrong table.
 func TestInterfacesAreKfakes(t *testing.T) {
 	apply := reflect.TypeOf(kfake.DataDir("")).Field(0).Type
 	field, ok := apply.In(0).Elem().FieldByName("injectFS")

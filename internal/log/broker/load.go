@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// DamageError says where the log was changed by something that is not the broker. The broker does not start on such a log,
-// and leaves what is damaged as it is.
+// DamageError says where the log was changed by something that is not the broker. The broker does not start on such a
+// log, and leaves what is damaged as it is.
 type DamageError struct {
 	Path   string
 	At     int64 // byte; -1: not known
@@ -139,8 +139,8 @@ func (s *storage) find() error {
 	return nil
 }
 
-// owned returns the partitions of all topics, and whether they are compacted. Records that no topic owns are an error, since
-// they would be gone without a word.
+// owned returns the partitions of all topics, and whether they are compacted. Records that no topic owns are an error,
+// since they would be gone without a word.
 func (s *storage) owned(setAside bool) (map[string]bool, error) {
 	named, err := s.readTopics()
 	if err != nil {
@@ -293,8 +293,8 @@ func (s *storage) unseal(name string, raw []byte) ([]byte, error) {
 
 const cutOff = "the log ends within a batch, which was never acknowledged: it is cut there"
 
-// readSegment checks everything but the checksums of batches. kfake computes these itself, and wants to cut off what does not
-// match.
+// readSegment checks everything but the checksums of batches. kfake computes these itself, and wants to cut off what
+// does not match.
 func (s *storage) readSegment(name string) ([]byte, error) {
 	raw, err := s.disk.ReadFile(name)
 	p := s.own[filepath.Dir(name)]

@@ -54,7 +54,8 @@ type fsError struct{ op, path string }
 func (e *fsError) Error() string { return e.op + " " + e.path + ": " + syscall.ENOSPC.Error() }
 func (*fsError) Unwrap() error   { return syscall.ENOSPC }
 
-// TestFullDiskIsNamed lets a disk be full for a while. Clients and the log hear the file and the cause. Then all goes on.
+// TestFullDiskIsNamed lets a disk be full for a while. Clients and the log hear the file and the cause. Then all goes
+// on.
 func TestFullDiskIsNamed(t *testing.T) {
 	var full atomic.Bool
 	var said record
@@ -105,8 +106,8 @@ func TestFullDiskIsNamed(t *testing.T) {
 	must.Do(t, survives(dir, want))
 }
 
-// TestTopicsOnAFullDiskAreNotThere makes topics while there is no room, kills the broker, and starts it again. The maker was
-// told, so none of them is there, and whoever makes them then has them.
+// TestTopicsOnAFullDiskAreNotThere makes topics while there is no room, kills the broker, and starts it again. The
+// maker was told, so none of them is there, and whoever makes them then has them.
 func TestTopicsOnAFullDiskAreNotThere(t *testing.T) {
 	var full atomic.Bool
 	dir := t.TempDir()
@@ -220,8 +221,8 @@ func (l *outOfDescriptors) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestOutOfFileDescriptors lets the broker run out of file descriptors, for connections and for files. It says so, and goes
-// on when there are some.
+// TestOutOfFileDescriptors lets the broker run out of file descriptors, for connections and for files. It says so, and
+// goes on when there are some.
 func TestOutOfFileDescriptors(t *testing.T) {
 	var said record
 	inner := &outOfDescriptors{Listener: must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)}

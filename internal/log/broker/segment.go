@@ -6,8 +6,8 @@ import (
 	"hash/crc32"
 )
 
-// A segment is a file of batches, one after the other, as they come from a producer. A batch begins with 61 bytes. These are
-// the places of their fields.
+// A segment is a file of batches, one after the other, as they come from a producer. A batch begins with 61 bytes.
+// These are the places of their fields.
 const (
 	batchBase       = 0
 	batchLength     = 8 // of what follows the length
@@ -70,8 +70,8 @@ type flaw struct {
 	torn bool // it is the begin of a batch that was never written to its end, and so never acknowledged
 }
 
-// walk calls each with the batches of a segment. It returns the flaw at which it stops, nil at the end. It looks at heads;
-// with sums, at checksums as well.
+// walk calls each with the batches of a segment. It returns the flaw at which it stops, nil at the end. It looks at
+// heads; with sums, at checksums as well.
 func (p *expected) walk(raw []byte, sums bool, each func(at int64, batch head)) *flaw {
 	at, before := int64(0), head(nil)
 	for at < int64(len(raw)) {
@@ -130,9 +130,9 @@ func (p *expected) resume(rest head) int64 {
 	return -1
 }
 
-// index returns what kfake keeps beside a segment, an entry for a batch. It can be told from the batches, so the broker keeps
-// no index on the disk. An entry is a version, a checksum of what follows, the epoch, a time that kfake computes anew, and
-// whether the batch is part of a transaction.
+// index returns what kfake keeps beside a segment, an entry for a batch. It can be told from the batches, so the broker
+// keeps no index on the disk. An entry is a version, a checksum of what follows, the epoch, a time that kfake computes
+// anew, and whether the batch is part of a transaction.
 func index(entries []byte, batch head) []byte {
 	var e [15]byte
 	e[0] = 1

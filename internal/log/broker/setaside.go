@@ -56,7 +56,8 @@ func (s *storage) setAsideEntries(name string) error {
 	return s.replace(name, good)
 }
 
-// setAsideObjects does the same with JSON files that the broker can do without. Of a missing meta.json it makes another.
+// setAsideObjects does the same with JSON files that the broker can do without. Of a missing meta.json it makes
+// another.
 func (s *storage) setAsideObjects() error {
 	names := []string{metaFile, "acls.json", "quotas.json", "sasl.json", "broker_configs.json"}
 	for i, name := range names {

@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestClientsOfABrokerThatHasStopped breaks the disk under a broker. Its clients in the process end with the cause, and do
-// not ask again for ever.
+// TestClientsOfABrokerThatHasStopped breaks the disk under a broker. Its clients in the process end with the cause, and
+// do not ask again for ever.
 func TestClientsOfABrokerThatHasStopped(t *testing.T) {
 	var broken atomic.Bool
 	b := must.Get(broker.Start(broker.OnDisk(broker.Options{DataDir: t.TempDir()}, func() error {

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// storage is the file system that kfake keeps its log in. kfake writes on one goroutine and trusts the disk. storage makes
-// this safe:
+// storage is the file system that kfake keeps its log in. kfake writes on one goroutine and trusts the disk. storage
+// makes this safe:
 //
 //   - It knows which files have changed since their last sync. Answers wait for them (durable.go).
 //   - A file that replaces another is synced before it is renamed, and the folder after it.
@@ -55,7 +55,8 @@ func newStorage(d disk, root string, logger *slog.Logger) *storage {
 	}
 }
 
-// ErrStopped is the cause of every error that clients in this process get from a broker that has stopped because of its disk.
+// ErrStopped is the cause of every error that clients in this process get from a broker that has stopped because of its
+// disk.
 var ErrStopped = errors.New("the embedded broker has stopped")
 
 var errFrozen = errors.New("the log is left as it is")
@@ -210,8 +211,8 @@ func (s *storage) OpenFile(name string, flag int, perm os.FileMode) (file, error
 	return out, nil
 }
 
-// begin prepares the folder of a segment that is opened. A new segment is begun when those before it are on the disk, so
-// that only the last one can end within a batch.
+// begin prepares the folder of a segment that is opened. A new segment is begun when those before it are on the disk,
+// so that only the last one can end within a batch.
 func (s *storage) begin(name string) error {
 	if _, err := s.disk.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -1,5 +1,5 @@
-// Package decision lets all owners of a lane go on alike where something is chance, such as what people have said until now.
-// Its lane notes it in the topic "control" before it uses it:
+// Package decision lets all owners of a lane go on alike where something is chance, such as what people have said until
+// now. Its lane notes it in the topic "control" before it uses it:
 //
 //  1. The first note of a place counts. Whoever needs it writes a note, waits for its ack, reads the notes again and takes
 //     what counts. So all owners of a lane go on alike, also one that was paused and is not the owner any more.
@@ -93,7 +93,8 @@ func Write[N any](ctx context.Context, log *stream.Log, prefix string, notes ...
 	return nil
 }
 
-// Repeat notes what counted in another log, in the order of places. It calls differs where something else counts already.
+// Repeat notes what counted in another log, in the order of places. It calls differs where something else counts
+// already.
 func (k Kind[P, N]) Repeat(ctx context.Context, log *stream.Log, counted []N, differs func(got, want N) error) error {
 	if len(counted) == 0 {
 		return nil

@@ -22,8 +22,8 @@ type drawn struct {
 
 var draws = Kind[int, drawn]{Prefix: "draws/", About: "notes about draws", Place: func(d drawn) int { return d.Place }, Compare: cmp.Compare[int]}
 
-// TestTheFirstNoteCounts has owners that come to a place at once with notes of their own: all take the same one. Later notes
-// and those of other kinds change nothing.
+// TestTheFirstNoteCounts has owners that come to a place at once with notes of their own: all take the same one. Later
+// notes and those of other kinds change nothing.
 func TestTheFirstNoteCounts(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 2)
 	other := draws

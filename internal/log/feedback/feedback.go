@@ -45,8 +45,9 @@ type pair struct{ image, text schemas.PairID }
 // verdict is the latest one of a pair.
 type verdict struct{ random, match bool }
 
-// tally counts what the log holds of a place's Con-D, of all lanes: these are random samples of one crawl. A pair counts when
-// it was judged as one of the random sample, and its latest verdict counts. What cannot be decoded is passed over.
+// tally counts what the log holds of a place's Con-D, of all lanes: these are random samples of one crawl. A pair
+// counts when it was judged as one of the random sample, and its latest verdict counts. What cannot be decoded is
+// passed over.
 func tally(ctx context.Context, log *stream.Log, p Place) (Count, error) {
 	if found, err := log.Has(ctx, schemas.Judgements); err != nil || !found { // a log that is older than the topic has none
 		return Count{Place: p}, err

@@ -36,7 +36,8 @@ func take(t *testing.T, log *stream.Log, p Place) string {
 	return fmt.Sprintf("%d of %d", c.Right, c.Judged)
 }
 
-// Each pair counts once, by its latest verdict, when it is of the random sample, of the same Con-D and above the threshold.
+// Each pair counts once, by its latest verdict, when it is of the random sample, of the same Con-D and above the
+// threshold.
 func TestWhatCounts(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 2)
 	wrong := func(j *schemas.Judgement) { j.Verdict = schemas.VerdictNoMatch }

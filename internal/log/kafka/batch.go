@@ -283,8 +283,8 @@ func (f *fields) headers(r *Record, c *recordCursor) {
 	r.Schema = c.schema
 }
 
-// known returns a string of the bytes: like, when it is the same. Names of headers and schemas that every record has take no
-// memory of their own.
+// known returns a string of the bytes: like, when it is the same. Names of headers and schemas that every record has
+// take no memory of their own.
 func known(b []byte, like string) string {
 	if string(b) == like {
 		return like

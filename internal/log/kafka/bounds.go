@@ -99,8 +99,8 @@ func (c *Client) LastIn(ctx context.Context, topic schemas.Topic, lane int, from
 	return c.look(topic, lane).lastIn(ctx, from, end, counts)
 }
 
-// ReadAt asks once for the records at an offset and behind it, about most bytes of them. It returns one at least if there is
-// any, and as next the offset behind them.
+// ReadAt asks once for the records at an offset and behind it, about most bytes of them. It returns one at least if
+// there is any, and as next the offset behind them.
 func (c *Client) ReadAt(ctx context.Context, topic schemas.Topic, lane int, offset, most int64) (records []Record, next int64, err error) {
 	f := c.look(topic, lane)
 	f.budget = most

@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// DeleteRecords removes what lies before an offset of a partition, as retention does. It is for tests and simulations: no
-// stage deletes records, and the brokers must do without TLS and SASL.
+// DeleteRecords removes what lies before an offset of a partition, as retention does. It is for tests and simulations:
+// no stage deletes records, and the brokers must do without TLS and SASL.
 func DeleteRecords(ctx context.Context, brokers []string, topic string, partition int, offset int64) error {
 	c := &Client{addr: kafka.TCP(brokers...), transport: &kafka.Transport{ClientID: clientID, MetadataTopics: []string{topic}}}
 	defer c.Close()

@@ -16,8 +16,8 @@ import (
 // batchRooms holds the memory of batches that were sent.
 var batchRooms = sync.Pool{New: func() any { return new([]byte) }}
 
-// appendBatch writes messages as a batch of Kafka's format 2, with one time for all. kafka-go writes the same bytes, but
-// makes several objects of every record.
+// appendBatch writes messages as a batch of Kafka's format 2, with one time for all. kafka-go writes the same bytes,
+// but makes several objects of every record.
 func appendBatch(dst []byte, batch Batch, at time.Time, codec kafka.Compression) ([]byte, error) {
 	size := int64(batchHead)
 	for i := range batch.Len() {

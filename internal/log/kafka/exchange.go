@@ -13,9 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// exchange is a request on its way over a connection of kafka-go's, written and read by kmsg. The codecs of kafka-go know
-// fewer requests and older versions. They copy batches into pages. And they trust what a batch says of itself: they allocate
-// as many records and headers as it announces, and decompress without a bound. kmsg leaves batches as bytes.
+// exchange is a request on its way over a connection of kafka-go's, written and read by kmsg. The codecs of kafka-go
+// know fewer requests and older versions. They copy batches into pages. And they trust what a batch says of itself:
+// they allocate as many records and headers as it announces, and decompress without a bound. kmsg leaves batches as
+// bytes.
 type exchange struct {
 	req     kmsg.Request
 	to      route

@@ -44,8 +44,8 @@ type Fetcher struct {
 	done   chan struct{}
 }
 
-// Fetch begins to read a lane from an offset. held is called with every change of the bytes that the fetcher holds; they may
-// exceed the budget by one fetch.
+// Fetch begins to read a lane from an offset. held is called with every change of the bytes that the fetcher holds;
+// they may exceed the budget by one fetch.
 func (c *Client) Fetch(topic schemas.Topic, lane int, offset, budget int64, held func(bytes int64)) *Fetcher {
 	ctx, cancel := context.WithCancel(context.Background()) // ends with Close: a reader outlives the call that opened it
 	f := &Fetcher{

@@ -136,8 +136,8 @@ type Generation struct {
 	generation *kafka.Generation
 }
 
-// Next joins the group anew when its members have changed, until that succeeds. It returns an error when the brokers refuse
-// the group for good, or ctx ends.
+// Next joins the group anew when its members have changed, until that succeeds. It returns an error when the brokers
+// refuse the group for good, or ctx ends.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	for {
 		gen, err := g.group.Next(ctx)

@@ -13,13 +13,13 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Lead calls do while this process leads all that call Lead with the same name: at most one does at a time. The leader is
-// who owns the only partition of topic in a consumer group. The context of do ends when the lead is lost; do must return
-// soon then, and others wait for it, for [Config.DrainTimeout] and a little more. Lead returns the error of do, or that of
-// ctx.
+// Lead calls do while this process leads all that call Lead with the same name: at most one does at a time. The leader
+// is who owns the only partition of topic in a consumer group. The context of do ends when the lead is lost; do must
+// return soon then, and others wait for it, for [Config.DrainTimeout] and a little more. Lead returns the error of do,
+// or that of ctx.
 //
-// A process that is stopped for longer than [Config.SessionTimeout], and goes on, may do for a moment what the next leader
-// does already.
+// A process that is stopped for longer than [Config.SessionTimeout], and goes on, may do for a moment what the next
+// leader does already.
 func (c *Client) Lead(ctx context.Context, name string, topic schemas.Topic, do func(context.Context) error) error {
 	group, err := c.newGroup(name, topic, kafka.RangeGroupBalancer{}, c.dialer())
 	if err != nil {

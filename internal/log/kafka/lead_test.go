@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestLead lets three processes ask for the lead, one after the other. One leads at any time; who loses the lead, because
-// others have come, asks again and does not fail.
+// TestLead lets three processes ask for the lead, one after the other. One leads at any time; who loses the lead,
+// because others have come, asks again and does not fail.
 func TestLead(t *testing.T) {
 	b := startBroker(t, broker.Options{})
 	var leading, turns atomic.Int32

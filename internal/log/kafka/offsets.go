@@ -88,8 +88,8 @@ func (c *Commits) again(topics map[schemas.Topic][]kafka.OffsetCommit) {
 	}
 }
 
-// Commit tells the consumer group of a stage what is new, for a process that is no member. The next call says what this one
-// could not.
+// Commit tells the consumer group of a stage what is new, for a process that is no member. The next call says what this
+// one could not.
 func (c *Client) Commit(ctx context.Context, stage string, what *Commits) error {
 	return c.commit(ctx, stage, what, -1, "")
 }

@@ -35,10 +35,10 @@ type Delivery struct {
 // Unknown is the offset of a batch that was found in the log, where its answer was lost.
 const Unknown = -1
 
-// Deliver sends a batch, with acks from all in-sync replicas, until the broker has acknowledged it. It returns the offset of
-// the first record, or [Unknown]. When an answer is lost or late, the batch may be in the log all the same. So Deliver looks
-// for it there, and the next answer may take twice as long. Otherwise a broker whose acks take longer than the timeout
-// would append the batch again without end.
+// Deliver sends a batch, with acks from all in-sync replicas, until the broker has acknowledged it. It returns the
+// offset of the first record, or [Unknown]. When an answer is lost or late, the batch may be in the log all the same.
+// So Deliver looks for it there, and the next answer may take twice as long. Otherwise a broker whose acks take longer
+// than the timeout would append the batch again without end.
 func (c *Client) Deliver(ctx context.Context, d Delivery) (offset int64, err error) {
 	var pause Backoff
 	what, timeout := fmt.Sprintf("writing to %s, lane %d", c.Name(d.Topic), d.Lane), c.cfg.RequestTimeout

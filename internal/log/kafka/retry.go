@@ -21,8 +21,8 @@ var ErrTransient = errors.New("transient fault")
 // Transient marks err as [ErrTransient].
 func Transient(err error) error { return fmt.Errorf("%w: %w", ErrTransient, err) }
 
-// Requests to brokers are repeated until they succeed, fail for good, or the caller gives up. produce.go repeats produce
-// requests, and looks in the log first for a batch whose answer was lost.
+// Requests to brokers are repeated until they succeed, fail for good, or the caller gives up. produce.go repeats
+// produce requests, and looks in the log first for a batch whose answer was lost.
 
 // Retry calls op until it succeeds, fails for good or ctx ends. what is a gerund for messages.
 func (c *Client) Retry(ctx context.Context, what string, op func(ctx context.Context) error) error {
@@ -126,8 +126,8 @@ func NotAllowed(err error) bool { return errors.Is(err, kafka.TopicAuthorization
 // NotThere reports whether a lane does not have the offset from which to read.
 func NotThere(err error) bool { return errors.Is(err, kafka.OffsetOutOfRange) }
 
-// IsTransient reports whether an error is a fault that may pass. It asks for a kafka.Error first, which has the methods of a
-// net.Error but is none.
+// IsTransient reports whether an error is a fault that may pass. It asks for a kafka.Error first, which has the methods
+// of a net.Error but is none.
 func IsTransient(err error) bool {
 	var netErr net.Error
 	var kafkaErr kafka.Error

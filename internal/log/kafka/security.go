@@ -90,8 +90,8 @@ func newTLS(cfg Config) (*tls.Config, error) {
 	return c, nil
 }
 
-// dial connects. It reaches a broker of this process through memory. With TLS it shakes hands. A refused certificate is then an error of its own, not a broken
-// connection later.
+// dial connects. It reaches a broker of this process through memory. With TLS it shakes hands. A refused certificate is
+// then an error of its own, not a broken connection later.
 func (s *security) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.tls == nil {
 		if conn, err := broker.DialInProcess(ctx, address); conn != nil || err != nil {

@@ -157,8 +157,8 @@ func TestExplainNamesAnUnknownHost(t *testing.T) {
 	}
 }
 
-// TestSecureConnections writes, reads and joins a group over TLS and each kind of authentication. Every part of the package
-// connects by itself.
+// TestSecureConnections writes, reads and joins a group over TLS and each kind of authentication. Every part of the
+// package connects by itself.
 func TestSecureConnections(t *testing.T) {
 	ca := newAuthority(t)
 	ca.issue(t, "broker", &x509.Certificate{DNSNames: []string{"kafka.example"}})

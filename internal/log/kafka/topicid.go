@@ -15,8 +15,8 @@ import (
 // version 8 at most.
 const topicIDVersion = 10
 
-// TopicID returns the id that the brokers gave a topic when it was made, or "" where they give none. It does not wait for a
-// topic that does not exist.
+// TopicID returns the id that the brokers gave a topic when it was made, or "" where they give none. It does not wait
+// for a topic that does not exist.
 func (c *Client) TopicID(ctx context.Context, t schemas.Topic) (id string, err error) {
 	exists := true
 	err = c.Retry(ctx, "asking for the id of topic "+c.Name(t), func(ctx context.Context) error {

@@ -46,8 +46,8 @@ func (c *Client) createTopics(ctx context.Context, missing []schemas.TopicInfo, 
 	})
 }
 
-// awaitTopics waits until every broker knows the new topics. They learn of them one after the other, and the next command
-// may ask any of them.
+// awaitTopics waits until every broker knows the new topics. They learn of them one after the other, and the next
+// command may ask any of them.
 func (c *Client) awaitTopics(ctx context.Context, only ...schemas.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*c.cfg.RequestTimeout)
 	defer cancel()
@@ -182,8 +182,8 @@ func catalogue(only []schemas.Topic) []schemas.TopicInfo {
 	})
 }
 
-// MissingTopics returns the topics of the catalogue that do not exist, or those of the named ones. One with another number of
-// partitions than the configuration asks for is an error.
+// MissingTopics returns the topics of the catalogue that do not exist, or those of the named ones. One with another
+// number of partitions than the configuration asks for is an error.
 func (c *Client) MissingTopics(ctx context.Context, only ...schemas.Topic) (missing []schemas.TopicInfo, err error) {
 	topics := catalogue(only)
 	counts, _, err := c.partitionCounts(ctx, topics)
@@ -211,7 +211,8 @@ func (c *Client) Has(ctx context.Context, t schemas.Topic) (bool, error) {
 	return counts[t] > 0, err
 }
 
-// partitionCounts returns how many partitions topics have, 0 for those that do not exist, and all brokers of the cluster.
+// partitionCounts returns how many partitions topics have, 0 for those that do not exist, and all brokers of the
+// cluster.
 func (c *Client) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (counts map[schemas.Topic]int, brokers []kmsg.MetadataResponseBroker, err error) {
 	err = c.Retry(ctx, "reading topics", func(ctx context.Context) (err error) {
 		counts, brokers, err = c.countAt(ctx, anyBroker, topics)

@@ -41,8 +41,8 @@ const (
 	leastProduce   = 3 // the first version of produce requests whose batches have headers
 )
 
-// appendProduce appends a produce request with one batch, in one piece and without its version. Up to the batch, Kafka's
-// versions 3 to 8 are the same.
+// appendProduce appends a produce request with one batch, in one piece and without its version. Up to the batch,
+// Kafka's versions 3 to 8 are the same.
 func appendProduce(dst []byte, name string, lane int, timeout time.Duration, batch Batch, at time.Time, codec kafka.Compression) ([]byte, error) {
 	be, begin := binary.BigEndian, len(dst)
 	dst = be.AppendUint16(append(dst, 0, 0, 0, 0), uint16(kmsg.Produce))

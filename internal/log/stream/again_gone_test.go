@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// awaiter reads groups of two embeddings and writes a batch for each. Then it waits for the features of both, and writes
-// their batches of a second epoch. Features are made of batches.
+// awaiter reads groups of two embeddings and writes a batch for each. Then it waits for the features of both, and
+// writes their batches of a second epoch. Features are made of batches.
 type awaiter struct {
 	start   Mark
 	members []string

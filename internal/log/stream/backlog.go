@@ -17,8 +17,8 @@ type backlog struct {
 	sending []message // not acknowledged yet
 }
 
-// add appends a message. It reports whether nothing was waiting before. When half of a full array is free, it moves the others
-// to its beginning.
+// add appends a message. It reports whether nothing was waiting before. When half of a full array is free, it moves the
+// others to its beginning.
 func (q *backlog) add(m message) bool {
 	if n := len(q.waiting); n == cap(q.waiting) {
 		if 2*n <= cap(q.room) {
@@ -53,9 +53,9 @@ type target struct {
 
 func (m *message) target() target { return target{m.Topic, m.Lane} }
 
-// reach counts the messages that wait and have numbers up to limit, and their bytes. It stops before a target has more than
-// one batch, so that no target keeps the others of a round waiting, and before all have more than parallel batches. A first
-// message may be larger. held means that the limit has stopped it.
+// reach counts the messages that wait and have numbers up to limit, and their bytes. It stops before a target has more
+// than one batch, so that no target keeps the others of a round waiting, and before all have more than parallel
+// batches. A first message may be larger. held means that the limit has stopped it.
 func (q *backlog) reach(limit, batch int64, parallel int) (n int, bytes int64, held bool) {
 	var of map[target]int64
 	if parallel > 1 {
@@ -146,8 +146,8 @@ func (p *Publisher) run(ctx context.Context) error {
 // maxLinger bounds what a slow broker adds to a record's time in one stage.
 const maxLinger = 50 * time.Millisecond
 
-// lingerAfter returns how long the next round waits for messages, when the last one took this long to be written. A busy
-// broker then gets fewer and larger requests; each costs it a sync of its files.
+// lingerAfter returns how long the next round waits for messages, when the last one took this long to be written. A
+// busy broker then gets fewer and larger requests; each costs it a sync of its files.
 func lingerAfter(least, written time.Duration) time.Duration {
 	if least == 0 {
 		return 0

@@ -187,7 +187,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestBacklogKeepsOrder adds, sends and forgets messages at random. They leave in their order, whatever moves in the array.
+// TestBacklogKeepsOrder adds, sends and forgets messages at random. They leave in their order, whatever moves in the
+// array.
 func TestBacklogKeepsOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var q backlog

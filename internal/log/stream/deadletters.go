@@ -94,7 +94,8 @@ func (m *message) addHeaders(more []kafka.Header) bool {
 	return true
 }
 
-// cut shortens a dead letter to about most bytes, and notes how long its record was. It reports whether that was possible.
+// cut shortens a dead letter to about most bytes, and notes how long its record was. It reports whether that was
+// possible.
 func (m *message) cut(most int64) bool {
 	if m.Topic != schemas.DeadLetters || m.WireSize() <= most {
 		return false

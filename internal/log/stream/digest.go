@@ -43,8 +43,8 @@ func (l *Log) Records(ctx context.Context, topic schemas.Topic, lane int, from P
 	}
 }
 
-// Everything yields all records that a lane holds now. Unlike [Log.Records] it leaves out none: foreign records, repetitions
-// and what operators have skipped are there as well. All have the seq -1.
+// Everything yields all records that a lane holds now. Unlike [Log.Records] it leaves out none: foreign records,
+// repetitions and what operators have skipped are there as well. All have the seq -1.
 func (l *Log) Everything(ctx context.Context, topic schemas.Topic, lane int) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		b, err := l.Bounds(ctx, topic, lane)

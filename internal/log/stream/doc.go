@@ -2,9 +2,9 @@
 // that see every record once. It also holds publishing, dead letters and the skips of operators. It reaches the brokers
 // through internal/log/kafka, and names no client library.
 //
-// A program opens a [Log] with [Connect] and runs stages on it with [Log.Run]. A [Follower] reads lanes for a stage whose
-// work goes across them, the trainer. [Reader] and [Publisher] are the level below, for producers and tools. In come the lanes of a stage's input topics, out go the same lanes of its
-// output topics.
+// A program opens a [Log] with [Connect] and runs stages on it with [Log.Run]. A [Follower] reads lanes for a stage
+// whose work goes across them, the trainer. [Reader] and [Publisher] are the level below, for producers and tools. In
+// come the lanes of a stage's input topics, out go the same lanes of its output topics.
 //
 // # What is promised
 //

@@ -182,8 +182,8 @@ func (f *Follower) read(ctx context.Context, l *FollowedLane, at *Position) erro
 	}
 }
 
-// Whole calls read, which reads records of a lane of some topic from a place on, until it meets no damage. Meanwhile the
-// lane is parked, and others are told.
+// Whole calls read, which reads records of a lane of some topic from a place on, until it meets no damage. Meanwhile
+// the lane is parked, and others are told.
 func (f *Follower) Whole(ctx context.Context, topic schemas.Topic, lane int, from Position, read func() error) error {
 	err := read()
 	if !isDamage(err) {

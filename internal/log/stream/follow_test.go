@@ -159,8 +159,8 @@ func TestFollowWaits(t *testing.T) {
 	}
 }
 
-// TestFollowEnds ends a follower whose lanes all fail, and not by damage: the process is to blame. It also ends one whose
-// dead letters cannot be written.
+// TestFollowEnds ends a follower whose lanes all fail, and not by damage: the process is to blame. It also ends one
+// whose dead letters cannot be written.
 func TestFollowEnds(t *testing.T) {
 	b := startBroker(t, broker.Options{})
 	for want, c := range map[string]func(f *followed) error{
@@ -190,8 +190,8 @@ func TestUnfollowedStopped(t *testing.T) {
 	}
 }
 
-// TestTheLastProgressIsSaid ends a follower when the brokers have just come back. The connection on which it has committed
-// is no more, and its last offsets arrive nevertheless.
+// TestTheLastProgressIsSaid ends a follower when the brokers have just come back. The connection on which it has
+// committed is no more, and its last offsets arrive nevertheless.
 func TestTheLastProgressIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	b := must.Get(broker.Start(broker.Options{DataDir: dir}))(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Forgoer is a stage that can go on without records which nobody will make any more, because an operator has skipped what
-// they would be made of.
+// Forgoer is a stage that can go on without records which nobody will make any more, because an operator has skipped
+// what they would be made of.
 type Forgoer interface {
 	// Forgoes names what the stage waits for, and who makes it of what. It returns nil when the stage does not go on
 	// without. The goroutine of Process calls it.
@@ -35,8 +35,8 @@ type forgone struct {
 
 func forgonePrefix(stage string, lane int) string { return fmt.Sprintf("forgone/%s/%d/", stage, lane) }
 
-// Forgone calls each with what a lane of a stage goes on without. It was noted, so that whoever takes the lane over does
-// the same.
+// Forgone calls each with what a lane of a stage goes on without. It was noted, so that whoever takes the lane over
+// does the same.
 func (l *Log) Forgone(ctx context.Context, stage string, lane int, each func(what []byte) error) error {
 	return l.recall(ctx, forgonePrefix(stage, lane), func(_ string, value []byte) error {
 		var f forgone
@@ -47,8 +47,8 @@ func (l *Log) Forgone(ctx context.Context, stage string, lane int, each func(wha
 	})
 }
 
-// forgo looks whether anybody will make what the lane waits for. When nobody did at two looks in a row, it notes that the
-// lane goes on without, and returns an error by which the lane is taken up again.
+// forgo looks whether anybody will make what the lane waits for. When nobody did at two looks in a row, it notes that
+// the lane goes on without, and returns an error by which the lane is taken up again.
 //
 // A record that comes all the same, of a stage that was slow to tell how far it is, is one of a place that the lane has
 // passed.
@@ -89,8 +89,8 @@ func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 	return Transient(fmt.Errorf("going on without %s: nobody makes them, since %s", what, why))
 }
 
-// nobodyMakes says why nobody will write more to a lane of a topic: an operator has skipped records there, or in what its
-// records are made of, and the makers have processed all that is left. It returns "" as long as somebody may.
+// nobodyMakes says why nobody will write more to a lane of a topic: an operator has skipped records there, or in what
+// its records are made of, and the makers have processed all that is left. It returns "" as long as somebody may.
 func (l *Log) nobodyMakes(ctx context.Context, topic schemas.Topic, lane int, makers []Maker) (why string, err error) {
 	skips, err := l.Skips(ctx)
 	if err != nil {

@@ -36,8 +36,8 @@ func (h *hopeful) Process(ctx context.Context, rec Record, out Output) error {
 	return h.copier.Process(ctx, rec, out)
 }
 
-// TestNobodyMakesWhatWasSkipped has a stage wait for what another would make of a record that an operator skips. It goes
-// on when the other stage is through with all that is left, and not before; its successor knows without waiting.
+// TestNobodyMakesWhatWasSkipped has a stage wait for what another would make of a record that an operator skips. It
+// goes on when the other stage is through with all that is left, and not before; its successor knows without waiting.
 func TestNobodyMakesWhatWasSkipped(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	l.saidAfter, l.parkedPause = 10*time.Millisecond, 10*time.Millisecond

@@ -182,8 +182,8 @@ func TestHostileBatches(t *testing.T) {
 	}
 }
 
-// TestChecksumThatNeverMatches uses a broker that changes the time of a batch and not its checksum. The batch is read a few
-// times, and is set aside then.
+// TestChecksumThatNeverMatches uses a broker that changes the time of a batch and not its checksum. The batch is read a
+// few times, and is set aside then.
 func TestChecksumThatNeverMatches(t *testing.T) {
 	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second)) // the broker that guardBatches makes of it refuses the batch

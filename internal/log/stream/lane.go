@@ -61,8 +61,8 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 	ln.kept, ln.keepNext = make(map[schemas.Topic]int64), time.Now().Add(ln.log.keepEvery)
 	ln.pending.next = time.Now().Add(commitEvery) // a lane that has just been taken up has not shown that it works
 	ln.out = newOutput(ln, mark, published, share)
-	// One look serves what is read and what is compared. With a look for each, an operator could skip something in between:
-	// then the lane made other records without it, and left them out for those that have their seqs.
+	// One look serves what is read and what is compared. With a look for each, an operator could skip something in
+	// between: then the lane made other records without it, and left them out for those that have their seqs.
 	skips, err := ln.log.Skips(ctx)
 	if err != nil {
 		return fmt.Errorf("asking for skips: %w", err)

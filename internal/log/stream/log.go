@@ -68,7 +68,8 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	return l, nil
 }
 
-// Close frees the idle connections, and sends spans that have ended. Readers and publishers that are still open connect again.
+// Close frees the idle connections, and sends spans that have ended. Readers and publishers that are still open connect
+// again.
 func (l *Log) Close() {
 	l.Client.Close()
 	if err := l.tracer.Close(); err != nil {

@@ -85,8 +85,8 @@ func (l *Log) newRoster(stage string, topics []schemas.Topic, c *Counters, fail 
 	}
 }
 
-// tryAgain decides about a lane that has failed. A fault that may pass is tried again after a pause, any other parks the
-// lane. tryAgain reports false when the turn is over meanwhile.
+// tryAgain decides about a lane that has failed. A fault that may pass is tried again after a pause, any other parks
+// the lane. tryAgain reports false when the turn is over meanwhile.
 func (r *roster) tryAgain(reading context.Context, lane int, begun time.Time, pause *kafka.Backoff, err error) bool {
 	if !isTransient(err) {
 		return r.park(reading, lane, err)
@@ -151,8 +151,8 @@ type spell struct {
 	held   bool   // the lane counts as waiting
 }
 
-// wait calls try until there is what the lane waits for, and meanwhile every second. After a while it says what the lane
-// waits for. what returns that, and whether the lane holds up others. Empty means that there is nothing to say.
+// wait calls try until there is what the lane waits for, and meanwhile every second. After a while it says what the
+// lane waits for. what returns that, and whether the lane holds up others. Empty means that there is nothing to say.
 func (s *spell) wait(ctx context.Context, try func(context.Context) error, meanwhile func() error, what func() (string, bool)) error {
 	since := time.Now()
 	defer s.say("", false)

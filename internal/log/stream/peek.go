@@ -17,8 +17,8 @@ func (l *Log) LastRecord(ctx context.Context, topic schemas.Topic, lane int) (Re
 	return l.LastWhere(ctx, topic, lane, counts)
 }
 
-// Peek reads the first few records that lie at or behind an offset of a lane: about 64 KiB of them, one at least if there is
-// any.
+// Peek reads the first few records that lie at or behind an offset of a lane: about 64 KiB of them, one at least if
+// there is any.
 func (l *Log) Peek(ctx context.Context, topic schemas.Topic, lane int, offset int64) ([]Record, error) {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {

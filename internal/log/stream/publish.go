@@ -188,8 +188,8 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	return nil
 }
 
-// Takes returns [kafka.ErrTooLarge] for a value that its topic may refuse. With compression a publisher tries it all the same, and
-// ends when the topic refuses it.
+// Takes returns [kafka.ErrTooLarge] for a value that its topic may refuse. With compression a publisher tries it all
+// the same, and ends when the topic refuses it.
 func (l *Log) Takes(topic schemas.Topic, lane int, schema string, value []byte) error {
 	m := unnumbered(topic, lane, schema, value)
 	return l.takes(&m, int64(l.MaxMessage(topic)))

@@ -266,7 +266,8 @@ func TestLingerGrowsWithTheBrokersTime(t *testing.T) {
 	}
 }
 
-// TestStoppedPublisherHasForgotten: who flushes a publisher that another one has stopped learns that nothing was acknowledged.
+// TestStoppedPublisherHasForgotten: who flushes a publisher that another one has stopped learns that nothing was
+// acknowledged.
 func TestStoppedPublisherHasForgotten(t *testing.T) {
 	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)

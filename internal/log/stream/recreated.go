@@ -20,8 +20,9 @@ const clockSkew = time.Minute
 // seqs.
 //
 // The topic's id tells, however much the topic holds by now: more may come before the lane reads. Where the id is not
-// known, the brokers' clocks tell: what a stage has written is not older than its inputs. So checkSame looks at the record
-// before the position. If it is newer than the stage's last output, it is another record than the stage has read.
+// known, the brokers' clocks tell: what a stage has written is not older than its inputs. So checkSame looks at the
+// record before the position. If it is newer than the stage's last output, it is another record than the stage has
+// read.
 func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, lane int, from Position, wrote Record, skips []Skip) error {
 	if Sequenced(topic) {
 		return l.checkSeqs(ctx, topic, lane, from, skips)
@@ -66,8 +67,8 @@ func topicIDKey(stage string, t schemas.Topic, lane int) string {
 	return fmt.Sprintf("topic-id/%s/%s/%d", stage, t, lane)
 }
 
-// topicIDs returns a topic's id, and the id of the topic in which the stage began the lane. Either is empty where it is not
-// known.
+// topicIDs returns a topic's id, and the id of the topic in which the stage began the lane. Either is empty where it is
+// not known.
 func (l *Log) topicIDs(ctx context.Context, stage string, t schemas.Topic, lane int) (id, was string, err error) {
 	if id, err = l.TopicID(ctx, t); err != nil || id == "" {
 		return "", "", err
@@ -90,8 +91,8 @@ func (l *Log) noteTopicID(ctx context.Context, stage string, t schemas.Topic, la
 	return l.remember(ctx, topicIDKey(stage, t, lane), id)
 }
 
-// isLater says so when the record before a position is of a later time than what the stage wrote. It returns "" when the
-// record is not, or when there is none.
+// isLater says so when the record before a position is of a later time than what the stage wrote. It returns "" when
+// the record is not, or when there is none.
 func (l *Log) isLater(ctx context.Context, topic schemas.Topic, lane int, from Position, b kafka.Bounds, wrote Record) (string, error) {
 	if from.Offset <= b.Start || from.Offset > b.End {
 		return "", nil // reading tells later what is gone, or not there yet
@@ -128,7 +129,8 @@ func (l *Log) checkSeqs(ctx context.Context, topic schemas.Topic, lane int, from
 
 // checkPlace refuses a record that a stage has written before its place. Seqs have no gaps, and repetitions only add
 // offsets, so no record has an offset below its seq. One that has lies in a topic that was made anew, or that has lost
-// records. Whoever reads the lane from where it was misses what is lost. Where operators have given that up, the stage goes on.
+// records. Whoever reads the lane from where it was misses what is lost. Where operators have given that up, the stage
+// goes on.
 func (l *Log) checkPlace(ctx context.Context, topic schemas.Topic, lane int, at Position) error {
 	key := laneKey{topic, lane}
 	given, _ := l.givenUp.Load(key)
@@ -175,8 +177,8 @@ func (l *Log) CheckWhole(ctx context.Context, topic schemas.Topic, lane int) err
 // errAnew marks the fault of a lane one of whose topics was deleted and created again.
 var errAnew = errors.New("a topic was made anew")
 
-// lookForAnew compares the ids of the stage's topics with those of the last look, and notes them. Where one has changed,
-// the lanes are told.
+// lookForAnew compares the ids of the stage's topics with those of the last look, and notes them. Where one has
+// changed, the lanes are told.
 func (r *roster) lookForAnew(ctx context.Context) {
 	for _, t := range r.topics {
 		id, err := r.log.TopicID(ctx, t)
@@ -192,8 +194,8 @@ func (r *roster) lookForAnew(ctx context.Context) {
 	}
 }
 
-// madeAnew returns an error that wraps [errAnew] when a topic of the stage was made anew since the lane was taken up. seen is
-// what the lane has been told of.
+// madeAnew returns an error that wraps [errAnew] when a topic of the stage was made anew since the lane was taken up.
+// seen is what the lane has been told of.
 func (r *roster) madeAnew(seen *schemas.Topic) error {
 	if t := r.anew.Load(); t != seen {
 		return fmt.Errorf("topic %s was made anew: %w", r.log.Name(*t), errAnew)

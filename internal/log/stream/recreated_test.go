@@ -16,8 +16,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestTopicMadeAnew deletes pairs and fills it again at once with more than before. The stage's position lies in the middle
-// of the new pairs. The stage does not use it until an operator says so.
+// TestTopicMadeAnew deletes pairs and fills it again at once with more than before. The stage's position lies in the
+// middle of the new pairs. The stage does not use it until an operator says so.
 func TestTopicMadeAnew(t *testing.T) {
 	topicMadeAnew(t, clockSkew, "it was made anew", func(*broker.Broker) {})
 }
@@ -85,8 +85,8 @@ func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*
 	}
 }
 
-// TestIdleStageNoticesATopicMadeAnew makes a topic anew beside a stage that has nothing to do. The stage takes its lanes up
-// again, as at its next start.
+// TestIdleStageNoticesATopicMadeAnew makes a topic anew beside a stage that has nothing to do. The stage takes its
+// lanes up again, as at its next start.
 func TestIdleStageNoticesATopicMadeAnew(t *testing.T) {
 	for topic, want := range map[schemas.Topic]string{
 		schemas.Pairs:      "it was made anew", // and longer than before, so that no offset tells
@@ -117,8 +117,8 @@ func TestIdleStageNoticesATopicMadeAnew(t *testing.T) {
 	}
 }
 
-// TestIdleFollowerNoticesATopicMadeAnew does the same with the trainer's way to read. Only its start can compare what it has
-// in memory with the log, so it ends.
+// TestIdleFollowerNoticesATopicMadeAnew does the same with the trainer's way to read. Only its start can compare what
+// it has in memory with the log, so it ends.
 func TestIdleFollowerNoticesATopicMadeAnew(t *testing.T) {
 	cfg := testConfig(startBroker(t, broker.Options{}).Addr(), "", 1)
 	l := openLog(t, cfg)
@@ -154,8 +154,9 @@ func deleteTopic(t *testing.T, l *Log, which schemas.Topic) {
 	must.Get(req.RequestWith(t.Context(), kgoClient(t, l)))(t)
 }
 
-// TestStagesTopicMadeAnew deletes a topic that a stage writes. Its stage goes on with the seq that is next, at the start
-// of the new topic. The reader would wait for ever for a record that lies before its position, and says so instead.
+// TestStagesTopicMadeAnew deletes a topic that a stage writes. Its stage goes on with the seq that is next, at the
+// start of the new topic. The reader would wait for ever for a record that lies before its position, and says so
+// instead.
 func TestStagesTopicMadeAnew(t *testing.T) {
 	cfg := testConfig(startBroker(t, broker.Options{}).Addr(), "", 1)
 	l := openLog(t, cfg)
@@ -173,9 +174,9 @@ func TestStagesTopicMadeAnew(t *testing.T) {
 	}
 }
 
-// TestOutputMadeAnewUnderItsStage makes a topic anew between two writes of a stage. The second lands at the start of the new
-// topic, where nobody who reads looks for it. The lane says so at once, and so does its next owner, until operators give up
-// what is lost.
+// TestOutputMadeAnewUnderItsStage makes a topic anew between two writes of a stage. The second lands at the start of
+// the new topic, where nobody who reads looks for it. The lane says so at once, and so does its next owner, until
+// operators give up what is lost.
 func TestOutputMadeAnewUnderItsStage(t *testing.T) {
 	cfg := testConfig(startBroker(t, broker.Options{}).Addr(), "", 1)
 	l := openLog(t, cfg)
@@ -219,8 +220,8 @@ func TestOutputMadeAnewUnderItsStage(t *testing.T) {
 	}
 }
 
-// TestDeadLetterOfAForgedSeq sets a record aside that a stranger gave a seq. The dead letter keeps the record's headers, and
-// its topic has no seqs: nothing was made anew.
+// TestDeadLetterOfAForgedSeq sets a record aside that a stranger gave a seq. The dead letter keeps the record's
+// headers, and its topic has no seqs: nothing was made anew.
 func TestDeadLetterOfAForgedSeq(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	forged := pair(0, "poison")

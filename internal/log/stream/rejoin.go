@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// rejoin looks after a generation that gave this process no lane. It returns, which ends the generation, when some lanes
-// have no owner at all: whoever shared them out did not see their topic, as it was being made. Spare processes stay.
+// rejoin looks after a generation that gave this process no lane. It returns, which ends the generation, when some
+// lanes have no owner at all: whoever shared them out did not see their topic, as it was being made. Spare processes
+// stay.
 func (r *run) rejoin(generation context.Context) {
 	tick := time.NewTicker(r.log.topicsEvery)
 	defer tick.Stop()

@@ -109,7 +109,8 @@ func (r *repeated) miss(topic schemas.Topic, lane int, seq int64) {
 		"going on may lose what comes next; use another NAMESPACE", topic, lane, seq, r.because))
 }
 
-// unsure returns why what was made again may be something else than was made before. It returns nil when it is the same.
+// unsure returns why what was made again may be something else than was made before. It returns nil when it is the
+// same.
 func (r *repeated) unsure() error {
 	if r == nil {
 		return nil

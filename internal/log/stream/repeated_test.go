@@ -60,8 +60,8 @@ func embed(t *testing.T, l *Log) {
 	}
 }
 
-// withoutLastGroup copies a log with two groups and two members of the third, as if its owner had died there: the third is made
-// again.
+// withoutLastGroup copies a log with two groups and two members of the third, as if its owner had died there: the third
+// is made again.
 func withoutLastGroup(t *testing.T, l *Log) *Log {
 	t.Helper()
 	cut := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
@@ -78,8 +78,9 @@ func withoutLastGroup(t *testing.T, l *Log) *Log {
 	return cut
 }
 
-// TestSkipWhileALaneIsTakenUp has an operator skip a record just when a new owner has looked at the skips. What the owner reads and
-// what it compares follow the same skips: else it would leave new records out for those that have their seqs, without a word.
+// TestSkipWhileALaneIsTakenUp has an operator skip a record just when a new owner has looked at the skips. What the
+// owner reads and what it compares follow the same skips: else it would leave new records out for those that have their
+// seqs, without a word.
 func TestSkipWhileALaneIsTakenUp(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	embed(t, l)

@@ -7,8 +7,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// reread is an output that a stage reads again, from the place that its mark names up to the mark's seq. It is in the log
-// (invariant 5). It is no input: nobody waits for it, it has no lag, and the skips of operators are for its other readers.
+// reread is an output that a stage reads again, from the place that its mark names up to the mark's seq. It is in the
+// log (invariant 5). It is no input: nobody waits for it, it has no lag, and the skips of operators are for its other
+// readers.
 type reread struct {
 	from   Position
 	end    int64   // seq of the first record that the stage makes

@@ -113,8 +113,8 @@ func (p *Publisher) deliver(ctx context.Context, topic schemas.Topic, lane int, 
 	return p.inPlace(ctx, topic, lane, offset, batch[0].Headers)
 }
 
-// inPlace refuses a record that was put before its place, where nobody reads it. In a topic without seqs no record has one,
-// whatever its headers say: a dead letter keeps those of the record that was set aside.
+// inPlace refuses a record that was put before its place, where nobody reads it. In a topic without seqs no record has
+// one, whatever its headers say: a dead letter keeps those of the record that was set aside.
 func (p *Publisher) inPlace(ctx context.Context, topic schemas.Topic, lane int, offset int64, headers []kafka.Header) error {
 	if !p.places || !Sequenced(topic) {
 		return nil
@@ -126,9 +126,9 @@ func (p *Publisher) inPlace(ctx context.Context, topic schemas.Topic, lane int, 
 	return p.log.checkPlace(ctx, topic, lane, Position{Offset: offset, Seq: seq})
 }
 
-// arrived reports whether a batch is in the log. A batch with seqs is there when its last record is. For others, and for
-// what an outside writer puts beside a stage's records, arrived reads the last records of the lane. It takes a batch that
-// others have written over for missing, and the batch is written twice.
+// arrived reports whether a batch is in the log. A batch with seqs is there when its last record is. For others, and
+// for what an outside writer puts beside a stage's records, arrived reads the last records of the lane. It takes a
+// batch that others have written over for missing, and the batch is written twice.
 func (p *Publisher) arrived(ctx context.Context, topic schemas.Topic, lane int, batch []message) (bool, error) {
 	final := &batch[len(batch)-1]
 	if seq, err := parseSeq(&Record{Headers: final.Headers}); err == nil && Sequenced(topic) {

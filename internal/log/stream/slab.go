@@ -14,8 +14,8 @@ const (
 	slabSpares  = 32 // pieces that are used again
 )
 
-// slab gives many small messages of a publisher their memory in a few pieces. It uses a piece again once the last of its
-// messages is acknowledged. The zero slab gives each message its own memory.
+// slab gives many small messages of a publisher their memory in a few pieces. It uses a piece again once the last of
+// its messages is acknowledged. The zero slab gives each message its own memory.
 type slab struct {
 	pub     *Publisher
 	bytes   []byte // nothing, and the room behind it

@@ -8,8 +8,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestSlabUsesAcknowledgedMemoryAgain gives messages memory, and acknowledges them in their order. A message keeps its bytes
-// until then, and few pieces serve all.
+// TestSlabUsesAcknowledgedMemoryAgain gives messages memory, and acknowledges them in their order. A message keeps its
+// bytes until then, and few pieces serve all.
 func TestSlabUsesAcknowledgedMemoryAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := &Publisher{}

@@ -35,7 +35,8 @@ func (p poison) Unwrap() []error { return []error{p.error, ErrPoison} }
 // Transient wraps err so that the lane is tried again.
 func Transient(err error) error { return kafka.Transient(err) }
 
-// NotYet wraps err so that Process gets the same record again, soon. Meanwhile the lane says that it waits for what err names.
+// NotYet wraps err so that Process gets the same record again, soon. Meanwhile the lane says that it waits for what err
+// names.
 func NotYet(err error) error { return notYet{err} }
 
 type notYet struct{ error }

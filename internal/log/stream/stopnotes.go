@@ -73,8 +73,8 @@ func (l *Log) keptBehind(ctx context.Context, t schemas.Topic, lane int) (next i
 	return next, err
 }
 
-// stopped returns where a stage has stopped in an output. It looks at the last record, or at the note when retention has
-// removed all records.
+// stopped returns where a stage has stopped in an output. It looks at the last record, or at the note when retention
+// has removed all records.
 func (l *Log) stopped(ctx context.Context, stage string, t schemas.Topic, lane int) (last, error) {
 	at, err := l.lastRecord(ctx, t, lane)
 	if !errors.Is(err, ErrGap) {
@@ -102,8 +102,8 @@ type KeptPlace struct {
 	Lane  int
 }
 
-// Kept returns the seqs of the records that the notes stand for, by place. Once a record is noted, its stage goes on without
-// it.
+// Kept returns the seqs of the records that the notes stand for, by place. Once a record is noted, its stage goes on
+// without it.
 func (l *Log) Kept(ctx context.Context) (map[KeptPlace]int64, error) {
 	seqs := make(map[KeptPlace]int64)
 	err := l.recall(ctx, keptPrefix, func(key string, value []byte) error {
@@ -120,8 +120,8 @@ func (l *Log) Kept(ctx context.Context) (map[KeptPlace]int64, error) {
 	return seqs, err
 }
 
-// recover reads the end of every output of a stage's lane and chooses the furthest mark that is covered (invariant 5). It
-// also returns the last record of each output, as far as the log has it.
+// recover reads the end of every output of a stage's lane and chooses the furthest mark that is covered (invariant 5).
+// It also returns the last record of each output, as far as the log has it.
 func (l *Log) recover(ctx context.Context, stage string, lane int, inputs, outputs []schemas.Topic) (best Mark, published map[schemas.Topic]int64, wrote []Record, err error) {
 	published = make(map[schemas.Topic]int64, len(outputs))
 	var marks []Mark

@@ -11,8 +11,8 @@ import (
 )
 
 // What was taken back in one namespace is to stay so in those that are made later, which train on the same pictures. A
-// namespace that has no `pairs` yet takes over the tombstones of all others before it gets that topic. So no pair can be
-// there before them, whichever process makes the topics and whenever it dies.
+// namespace that has no `pairs` yet takes over the tombstones of all others before it gets that topic. So no pair can
+// be there before them, whichever process makes the topics and whenever it dies.
 
 // In connects to another namespace of the same brokers.
 func (l *Log) In(ctx context.Context, namespace string) (*Log, error) {

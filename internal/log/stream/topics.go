@@ -11,8 +11,9 @@ import (
 )
 
 // EnsureTopics creates the topics of the catalogue that are missing. It refuses those that have another number of
-// partitions than the configuration asks for, or a setting that would lose records. Where brokers do not let this process see
-// all topics, it looks at the named ones, if there are any. A new namespace takes over the tombstones of all others.
+// partitions than the configuration asks for, or a setting that would lose records. Where brokers do not let this
+// process see all topics, it looks at the named ones, if there are any. A new namespace takes over the tombstones of
+// all others.
 func (l *Log) EnsureTopics(ctx context.Context, least ...schemas.Topic) error {
 	err := l.ensureTopics(ctx)
 	if kafka.NotAllowed(err) && len(least) > 0 {
@@ -50,8 +51,8 @@ func (l *Log) ensureTopics(ctx context.Context, only ...schemas.Topic) error {
 // topicsEvery is the time between two looks of a running stage at its topics, which may have changed.
 const topicsEvery = time.Minute
 
-// watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added, and lanes wait
-// for a topic that was deleted. The lanes of a topic that was made anew are taken up again.
+// watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added, and lanes
+// wait for a topic that was deleted. The lanes of a topic that was made anew are taken up again.
 func (r *roster) watchTopics(ctx context.Context) {
 	tick := time.NewTicker(r.log.topicsEvery)
 	defer tick.Stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestTopicsAreKnownEverywhere creates topics in a cluster whose second broker learns of them late. The next command may ask
-// that broker, and must not be told that they do not exist.
+// TestTopicsAreKnownEverywhere creates topics in a cluster whose second broker learns of them late. The next command
+// may ask that broker, and must not be told that they do not exist.
 func TestTopicsAreKnownEverywhere(t *testing.T) {
 	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(2)))(t)
 	t.Cleanup(cluster.Close)

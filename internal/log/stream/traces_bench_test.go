@@ -14,8 +14,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// BenchmarkUnsampled measures all that traces add to a pair that they do not follow: to its publishing, and to the work of
-// the stages on it. Images are loaded three times: by encoder, discriminator and trainer. Mini-batches have 96 pairs.
+// BenchmarkUnsampled measures all that traces add to a pair that they do not follow: to its publishing, and to the work
+// of the stages on it. Images are loaded three times: by encoder, discriminator and trainer. Mini-batches have 96
+// pairs.
 func BenchmarkUnsampled(b *testing.B) {
 	tracing.UseExporter(func(context.Context) (sdktrace.SpanExporter, error) { return tracetest.NewNoopExporter(), nil })
 	tracer := must.Get(tracing.New(b.Context(), tracing.Config{Endpoint: "http://127.0.0.1:1"}))(b)

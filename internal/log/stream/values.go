@@ -21,8 +21,8 @@ func As[R schemas.Record](rec Record) (value R, ok bool) {
 	return value, ok
 }
 
-// Values yields every R that a lane holds now, each once. It passes over records of other types. A record that cannot be read
-// is an error.
+// Values yields every R that a lane holds now, each once. It passes over records of other types. A record that cannot
+// be read is an error.
 func Values[R schemas.Record](ctx context.Context, l *Log, topic schemas.Topic, lane int) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var none R

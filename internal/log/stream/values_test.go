@@ -45,7 +45,8 @@ func TestValuesAreThoseOfOneType(t *testing.T) {
 	}
 }
 
-// TestTheLastRecordIsOfItsType reads the final seal at the end of a lane, which tells a lane that waits that nothing comes.
+// TestTheLastRecordIsOfItsType reads the final seal at the end of a lane, which tells a lane that waits that nothing
+// comes.
 func TestTheLastRecordIsOfItsType(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	p := l.NewPublisher(PublisherOptions{})

@@ -20,8 +20,8 @@ func (ln *lane) process(work context.Context, rec Record) error {
 	return err
 }
 
-// ask hands a record to the stage again and again, which it could not take because of why. It says at once what the lane
-// waits for. It returns an [ErrNotYet] only when reading has ended.
+// ask hands a record to the stage again and again, which it could not take because of why. It says at once what the
+// lane waits for. It returns an [ErrNotYet] only when reading has ended.
 func (ln *lane) ask(reading, work context.Context, rec Record, why error) error {
 	ln.pulse.rest()
 	ln.spell.say(why.Error(), true)
@@ -68,8 +68,8 @@ func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error)
 	return rec, err
 }
 
-// lookAround looks why a lane has waited for long. At first it asks whether the topic was made anew, and the record lies
-// before.
+// lookAround looks why a lane has waited for long. At first it asks whether the topic was made anew, and the record
+// lies before.
 func (ln *lane) lookAround(ctx context.Context, r *Reader, first bool) error {
 	if first {
 		if err := ln.log.checkSeqs(ctx, r.f.Topic(), ln.id, r.pos, r.skips); err != nil {

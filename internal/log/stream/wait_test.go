@@ -11,9 +11,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestAStageThatCannotTakeARecordYet gives records to a stage that takes none of two lanes for a while. The lanes say what
-// they wait for, are not taken down, and go on soon when the stage can. A process that joins meanwhile costs nothing, and
-// neither does one that ends.
+// TestAStageThatCannotTakeARecordYet gives records to a stage that takes none of two lanes for a while. The lanes say
+// what they wait for, are not taken down, and go on soon when the stage can. A process that joins meanwhile costs
+// nothing, and neither does one that ends.
 func TestAStageThatCannotTakeARecordYet(t *testing.T) {
 	l, reg := openMeasured(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 2))
 	for lane := range 2 {

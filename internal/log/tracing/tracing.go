@@ -1,10 +1,11 @@
 // Package tracing follows sampled pairs through the stages with OpenTelemetry.
 //
-// The id of a pair is the id of its trace. So every stage samples the same pairs, whoever runs it and however often, and
-// nobody needs to tell the others. A mini-batch with a sampled pair has a trace of its own, whose spans link to its pairs. A
-// step's span links to its mini-batches. Headers carry the context in W3C's form for programs of others.
+// The id of a pair is the id of its trace. So every stage samples the same pairs, whoever runs it and however often,
+// and nobody needs to tell the others. A mini-batch with a sampled pair has a trace of its own, whose spans link to its
+// pairs. A step's span links to its mini-batches. Headers carry the context in W3C's form for programs of others.
 //
-// Spans are recorded when they have ended, with the times that the stages took. A nil [Tracer] is off, and costs nothing.
+// Spans are recorded when they have ended, with the times that the stages took. A nil [Tracer] is off, and costs
+// nothing.
 package tracing
 
 import (
@@ -29,7 +30,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Config says where spans go. OpenTelemetry's library reads its other variables by itself: headers, certificates, timeouts.
+// Config says where spans go. OpenTelemetry's library reads its other variables by itself: headers, certificates,
+// timeouts.
 type Config struct {
 	Endpoint string  // by HTTP, such as http://jaeger:4318; empty: nowhere
 	Ratio    float64 // share of the pairs that are sampled

@@ -58,8 +58,8 @@ func TestSamplesAsOpenTelemetryDoes(t *testing.T) {
 	}
 }
 
-// TestSpansOfABatch: the first span of a mini-batch's trace is known beforehand, links to its sampled pairs, and has its phases
-// inside.
+// TestSpansOfABatch: the first span of a mini-batch's trace is known beforehand, links to its sampled pairs, and has
+// its phases inside.
 func TestSpansOfABatch(t *testing.T) {
 	tracer, r := open(t, 1)
 	b := &schemas.Batch{Samples: []schemas.Sample{{ID: pair(1)}, {ID: pair(2)}}, Epoch: 3}
@@ -149,7 +149,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestLostSpans: spans that nobody takes are told to the caller, the first at once and the others together, and to no other log.
+// TestLostSpans: spans that nobody takes are told to the caller, the first at once and the others together, and to no
+// other log.
 func TestLostSpans(t *testing.T) {
 	var stray bytes.Buffer
 	log.SetOutput(&stray)

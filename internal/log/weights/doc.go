@@ -1,5 +1,5 @@
-// Package weights lets the encoder follow the weights of the trainer. It holds the file names of published weights, and the
-// notes about them in the log.
+// Package weights lets the encoder follow the weights of the trainer. It holds the file names of published weights, and
+// the notes about them in the log.
 //
 // The trainer writes a file of weights, and then a note that announces it. A lane of the encoder chooses weights at the
 // borders of its spans (package encoder/service), and notes the choice before it uses them. So:

@@ -135,7 +135,8 @@ func (n *Notes) Choices() []Choice {
 // Wanted returns the fingerprints that the trainer has to publish, whatever CHECKPOINT_EVERY is, by step.
 func (n *Notes) Wanted() map[int64][]string { return n.wanted }
 
-// Used returns the weights that were chosen anywhere, by fingerprint. Those that nobody has announced have nothing but that.
+// Used returns the weights that were chosen anywhere, by fingerprint. Those that nobody has announced have nothing but
+// that.
 func (n *Notes) Used() []Weights {
 	used := make(map[string]Weights)
 	for _, fingerprint := range n.choices {
@@ -179,7 +180,8 @@ func Propose(ctx context.Context, log *stream.Log, choices ...Choice) error {
 	return decision.Write(ctx, log, chosen, choices...)
 }
 
-// Want notes weights that the trainer has to publish at their steps, as their files are gone and an encoder has chosen them.
+// Want notes weights that the trainer has to publish at their steps, as their files are gone and an encoder has chosen
+// them.
 func Want(ctx context.Context, log *stream.Log, weights ...Weights) error {
 	return decision.Write(ctx, log, wanted, brief(weights)...)
 }
@@ -192,8 +194,8 @@ func Announce(ctx context.Context, log *stream.Log, w Weights) error {
 // kept is the number of announced weights that can be chosen at any time.
 const kept = 2
 
-// Retire notes that all but the latest weights cannot be chosen any more. It returns the fingerprints of the weights whose
-// files must stay.
+// Retire notes that all but the latest weights cannot be chosen any more. It returns the fingerprints of the weights
+// whose files must stay.
 func Retire(ctx context.Context, log *stream.Log) ([]string, error) {
 	n, err := Read(ctx, log)
 	if err != nil {
@@ -237,11 +239,12 @@ func File(checkpoints, fingerprint string) string {
 	return filepath.Join(Folder(checkpoints), fingerprint+ending)
 }
 
-// published matches the names of files that the trainer writes into the folder, and of those that an interrupted write leaves.
+// published matches the names of files that the trainer writes into the folder, and of those that an interrupted write
+// leaves.
 var published = regexp.MustCompile(`^(?:([0-9a-f]{32})\.safetensors|\.[0-9a-f]{32}\.safetensors-\d+\.tmp)$`)
 
-// Prune removes all published weights but those that stay, and what interrupted writes have left. Files by other names are
-// not the trainer's.
+// Prune removes all published weights but those that stay, and what interrupted writes have left. Files by other names
+// are not the trainer's.
 func Prune(checkpoints string, stay []string) error {
 	entries, err := os.ReadDir(Folder(checkpoints))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -269,7 +272,8 @@ func Hash(path string) (sum string, err error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Copy brings published weights into another folder of checkpoints. It checks that the file is the one that was announced.
+// Copy brings published weights into another folder of checkpoints. It checks that the file is the one that was
+// announced.
 func Copy(from, to string, w Weights) error {
 	path := File(from, w.Fingerprint)
 	sum, err := Hash(path)

@@ -92,7 +92,8 @@ func TestWhatIsChosenStaysAndTheLatestTwo(t *testing.T) {
 	}
 }
 
-// Many owners of a lane propose at once, while the trainer announces and retires. All take the same, and its file stays.
+// Many owners of a lane propose at once, while the trainer announces and retires. All take the same, and its file
+// stays.
 func TestOwnersAgree(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 1)
 	announce(t, log, "0", 0)

@@ -1,5 +1,5 @@
-// Package device starts the stages that compute with tensors. It holds the settings of the device, and what the stages of
-// one process share: a worker for tensors and one cache of decoded images.
+// Package device starts the stages that compute with tensors. It holds the settings of the device, and what the stages
+// of one process share: a worker for tensors and one cache of decoded images.
 package device
 
 import (
@@ -74,8 +74,8 @@ func (d Settings) NewWorker() (*torch.Worker, error) {
 	return w, nil
 }
 
-// Facts are what `--version` says of tensors: the libtorch that is loaded, the one whose headers the program was built with,
-// and the device that DEVICE names.
+// Facts are what `--version` says of tensors: the libtorch that is loaded, the one whose headers the program was built
+// with, and the device that DEVICE names.
 func Facts() []string { return facts(os.Getenv("DEVICE"), torch.CUDAAvailable) }
 
 func facts(name string, available func() bool) []string {

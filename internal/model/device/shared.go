@@ -160,8 +160,8 @@ func (t Tools) Worker() (*torch.Worker, error) {
 	return w, err
 }
 
-// Images returns the cache of decoded images, which is the same for all stages of the process. It refuses images that are
-// taken back.
+// Images returns the cache of decoded images, which is the same for all stages of the process. It refuses images that
+// are taken back.
 func (t Tools) Images(ctx context.Context, b Bucket) (*shard.Images, error) {
 	gone, err := t.Forgotten(ctx)
 	if err != nil {
@@ -221,8 +221,8 @@ func (b Bucket) Validate() error {
 	return l.Err()
 }
 
-// OpenImages opens the bucket and a cache of its images. The cache is of its own size; stages take their view of it with
-// [shard.Images.ForInput].
+// OpenImages opens the bucket and a cache of its images. The cache is of its own size; stages take their view of it
+// with [shard.Images.ForInput].
 func (b Bucket) OpenImages(ctx context.Context) (*shard.Images, func() error, error) {
 	bucket, err := shard.OpenBucket(ctx, b.Roots, nil)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 // binPairs is the number of hard pairs whose share of true ones is estimated together.
 const binPairs = 25
 
-// Calibrate fits probabilities that hold among hard pairs of which the base rate is true. They are the share of true pairs in
-// bins of the hard pairs, by score, and rise with the score (isotonic regression).
+// Calibrate fits probabilities that hold among hard pairs of which the base rate is true. They are the share of true
+// pairs in bins of the hard pairs, by score, and rise with the score (isotonic regression).
 //
-// Where the truth is not known, own pairs stand for the true ones among the hard, base rate x hard pairs of them in all. They
-// do not count alike: an own pair counts once for each of its [Asked.Rivals]. A text that is true of other images as well has
-// rivals, and a matching head that has met them as negatives doubts its own pair too. To take every hard pair for a wrong one
-// would be an error of the size of the base rate, and no pair would ever be likely.
+// Where the truth is not known, own pairs stand for the true ones among the hard, base rate x hard pairs of them in
+// all. They do not count alike: an own pair counts once for each of its [Asked.Rivals]. A text that is true of other
+// images as well has rivals, and a matching head that has met them as negatives doubts its own pair too. To take every
+// hard pair for a wrong one would be an error of the size of the base rate, and no pair would ever be likely.
 func (c *Cond) Calibrate() (*model.Calibration, error) {
 	known := c.positives()
 	if len(known) == 0 || len(c.Hard) == 0 || c.BaseRate <= 0 || c.BaseRate >= 1 {
@@ -46,7 +46,8 @@ type bin struct {
 	pairs, right    float64 // all, and the true ones
 }
 
-// binsOf sorts hard pairs into bins, from the highest score down. Equal scores share a bin. The lowest bin takes the rest.
+// binsOf sorts hard pairs into bins, from the highest score down. Equal scores share a bin. The lowest bin takes the
+// rest.
 func binsOf(hard []Asked) []bin {
 	scores := make([]float64, len(hard))
 	for i, a := range hard {
@@ -140,8 +141,8 @@ type CondReport struct {
 	CalibrationError float64            `json:"calibration_error"`
 	Calibration      *model.Calibration `json:"calibration,omitempty"` // that is applied; nil: none
 	Above            []Above            `json:"above"`
-	// Falls is the highest threshold above which precision is lower for certain than above a lower one: the intervals lie apart.
-	// Who raises the threshold to it gets worse connections. nil: there is none, or the truth is not known.
+	// Falls is the highest threshold above which precision is lower for certain than above a lower one: the intervals lie
+	// apart. Who raises the threshold to it gets worse connections. nil: there is none, or the truth is not known.
 	Falls *float64 `json:"falls,omitempty"`
 	// Bins hold the hard pairs by probability, ten of equal width; without those that are empty.
 	Bins []Bin `json:"bins"`
@@ -215,9 +216,9 @@ func falls(curve []Above) (at *float64) {
 	return at
 }
 
-// bins puts the hard pairs into ten bins of equal width, by probability, and returns how far probabilities are from the share of
-// true pairs, in the mean over the hard ones. Where the truth is not known, own pairs stand for the true ones, as in
-// [Cond.Calibrate].
+// bins puts the hard pairs into ten bins of equal width, by probability, and returns how far probabilities are from the
+// share of true pairs, in the mean over the hard ones. Where the truth is not known, own pairs stand for the true ones,
+// as in [Cond.Calibrate].
 func (c *Cond) bins(calibration *model.Calibration) (list []Bin, off float64) {
 	const parts = 10
 	var hard, sum, right [parts]float64

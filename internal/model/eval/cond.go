@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// DefaultBaseRate is the share of true pairs among the hardest candidates where nobody has counted them. In the demo's scenes
-// it is 6.5 %, and among photographs 1.5 %.
+// DefaultBaseRate is the share of true pairs among the hardest candidates where nobody has counted them. In the demo's
+// scenes it is 6.5 %, and among photographs 1.5 %.
 const DefaultBaseRate = 0.05
 
 const (
@@ -22,7 +22,8 @@ const (
 
 // CondOptions say how a connection discriminator (Con-D) is asked.
 type CondOptions struct {
-	// BaseRate is the share of true pairs among the hardest candidates, where the truth is not known; 0: [DefaultBaseRate].
+	// BaseRate is the share of true pairs among the hardest candidates, where the truth is not known; 0:
+	// [DefaultBaseRate].
 	BaseRate float64
 	// Holds, if set, tells whether a text is true of an image that is not its own. Without it nobody knows.
 	Holds func(image, text int) bool
@@ -151,7 +152,8 @@ func count(all []Asked, is func(Asked) bool) (n int) {
 	return n
 }
 
-// Half returns the pairs of images with even numbers, or with odd ones. What is fitted on one half is measured on the other.
+// Half returns the pairs of images with even numbers, or with odd ones. What is fitted on one half is measured on the
+// other.
 func (c *Cond) Half(odd bool) *Cond {
 	half := *c
 	for _, list := range []*[]Asked{&half.Own, &half.Easy, &half.Hard} {
@@ -205,8 +207,8 @@ func (t Truth) easy(o CondOptions) (easy []question) {
 	return easy
 }
 
-// hardest lists, for every image, the k most similar texts that are not its own, and for every text the k most similar other
-// images. Of equal ones the lower number comes first.
+// hardest lists, for every image, the k most similar texts that are not its own, and for every text the k most similar
+// other images. Of equal ones the lower number comes first.
 func (t Truth) hardest(sim Matrix, k int) (hard []question) {
 	for image := range t.textsOf {
 		row := sim.Row(image)

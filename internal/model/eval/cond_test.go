@@ -189,8 +189,9 @@ func alike(n int, score float64, rivals int) []Asked {
 	return slices.Repeat([]Asked{{Score: score, Rivals: rivals}}, n)
 }
 
-// A matching head that has met true pairs as negatives doubts them: they score 2, and so do the own pairs like them. Own pairs
-// that are like no other score 6, as some wrong ones do. Their scores say nothing about hard pairs, and do not count.
+// A matching head that has met true pairs as negatives doubts them: they score 2, and so do the own pairs like them.
+// Own pairs that are like no other score 6, as some wrong ones do. Their scores say nothing about hard pairs, and do
+// not count.
 func TestOwnPairsCountByTheirRivals(t *testing.T) {
 	c := &Cond{
 		Own:  slices.Concat(alike(90, 6, 0), alike(10, 2, 2)),
@@ -211,7 +212,8 @@ func TestOwnPairsCountByTheirRivals(t *testing.T) {
 	}
 }
 
-// Own pairs share the rank of what is as similar. Rivals are counted per own pair: the hard pairs of its image and its text.
+// Own pairs share the rank of what is as similar. Rivals are counted per own pair: the hard pairs of its image and its
+// text.
 func TestRivals(t *testing.T) {
 	truth := must.Get(NewTruth(3, []int32{0, 1, 2, 2}))(t)
 	sim := Matrix{Rows: 3, Cols: 4, Data: []float32{

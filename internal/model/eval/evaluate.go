@@ -311,7 +311,8 @@ func (e *evaluation) matching(ctx context.Context, s *torch.Scope) error {
 	return nil
 }
 
-// FromCorpus returns a corpus as the data of an evaluation: images of size x size pixels, texts of at most length tokens.
+// FromCorpus returns a corpus as the data of an evaluation: images of size x size pixels, texts of at most length
+// tokens.
 func FromCorpus(ctx context.Context, c *dataset.Corpus, source *shard.Images, words *token.WordPiece, size, length int) Data {
 	d := texts(c, words, length)
 	d.Pixels = func(i int, pixels []float32) error {
@@ -325,8 +326,8 @@ func FromCorpus(ctx context.Context, c *dataset.Corpus, source *shard.Images, wo
 	return d
 }
 
-// Held returns the same data as [FromCorpus], for several evaluations. It loads all images at once, several at a time, and
-// keeps them in memory: 3 x size x size bytes each.
+// Held returns the same data as [FromCorpus], for several evaluations. It loads all images at once, several at a time,
+// and keeps them in memory: 3 x size x size bytes each.
 func Held(ctx context.Context, c *dataset.Corpus, source *shard.Images, words *token.WordPiece, size, length, workers int) (Data, error) {
 	d := texts(c, words, length)
 	fit := imaging.Preprocess{Size: size}

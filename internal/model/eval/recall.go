@@ -20,8 +20,8 @@ type Rerank struct {
 	images [][]int32 // candidates of every text
 }
 
-// NewRerank chooses the k best candidates of every query. The papers use k = 256 for COCO and 128 for Flickr. A k of 0, or
-// beyond the number of candidates, takes all.
+// NewRerank chooses the k best candidates of every query. The papers use k = 256 for COCO and 128 for Flickr. A k of 0,
+// or beyond the number of candidates, takes all.
 func NewRerank(sim Matrix, truth Truth, k int) *Rerank {
 	if all := max(sim.Rows, sim.Cols); k <= 0 || k > all {
 		k = all
@@ -76,8 +76,8 @@ func (r *Rerank) Recalls(pairs []Pair, scores []float32) Retrieval {
 	return Retrieval{TR: recalls(tr), IR: recalls(ir)}
 }
 
-// rerankedRank returns the rank of the best relevant column once the candidates are sorted by their scores. Equal scores
-// keep their old order.
+// rerankedRank returns the rank of the best relevant column once the candidates are sorted by their scores. Equal
+// scores keep their old order.
 func rerankedRank(row []float32, candidates []int32, score func(int32) float32, relevant []int32) int {
 	again := make([]float32, len(candidates)) // by place in the old order, so that equal scores keep it
 	var found []int32
@@ -102,9 +102,9 @@ func (t Truth) pairs() []Pair {
 	return pairs
 }
 
-// hardestNegatives lists ITM's hard negatives over the whole set. They are, for every image, the most similar text that is
-// not its own, and for every text the most similar such image. With a single image there are none. Pairs that match, if that
-// is known, are no negatives.
+// hardestNegatives lists ITM's hard negatives over the whole set. They are, for every image, the most similar text that
+// is not its own, and for every text the most similar such image. With a single image there are none. Pairs that match,
+// if that is known, are no negatives.
 func (t Truth) hardestNegatives(sim Matrix, matches func(image, text int) bool) []Pair {
 	if matches == nil {
 		matches = func(image, text int) bool { return false }
@@ -195,8 +195,8 @@ type Recalls struct {
 // Sum returns the sum of the three recalls.
 func (r Recalls) Sum() float64 { return r.R1 + r.R5 + r.R10 }
 
-// Retrieval is a row of the papers' tables. TR asks with an image for its texts, and the best ranked of several captions
-// counts. IR asks with a text for its image.
+// Retrieval is a row of the papers' tables. TR asks with an image for its texts, and the best ranked of several
+// captions counts. IR asks with a text for its image.
 type Retrieval struct {
 	TR Recalls `json:"tr"`
 	IR Recalls `json:"ir"`

@@ -65,7 +65,8 @@ func byHand(t *testing.T, m *model.Model, d Data, share float64, image bool, cou
 	return words, found
 }
 
-// TestUsageOfVision compares with texts that are looked at one by one. The same words are hidden with and without images.
+// TestUsageOfVision compares with texts that are looked at one by one. The same words are hidden with and without
+// images.
 func TestUsageOfVision(t *testing.T) {
 	m, d := withVocab(testModel(t)), testData()
 	for i := range m.Vocab[4:] {

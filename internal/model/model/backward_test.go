@@ -9,8 +9,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// The order lists every weight once. A backward pass is done with heads and fusion before it is with the encoders, with the
-// texts before the images, and with the last layers first.
+// The order lists every weight once. A backward pass is done with heads and fusion before it is with the encoders, with
+// the texts before the images, and with the last layers first.
 func TestBackwardOrder(t *testing.T) {
 	w := worker(t)
 	m := newModel(t, w, smallConfig(), 7)

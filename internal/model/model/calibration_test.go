@@ -25,8 +25,8 @@ func matches(t *testing.T, m *model.Model) (probabilities []float32, fingerprint
 	return probabilities, matcher.Fingerprint()
 }
 
-// A calibration is written beside the weights, read back, applied by the matcher and told by its fingerprint. Without one the
-// bits are those of the softmax.
+// A calibration is written beside the weights, read back, applied by the matcher and told by its fingerprint. Without
+// one the bits are those of the softmax.
 func TestCalibrationTravelsWithTheWeights(t *testing.T) {
 	m := testModel(t)
 	m.Vocab = make([]string, m.Config.VocabSize)
@@ -97,8 +97,8 @@ func TestCalibrationsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Between points a calibration is linear, outside level, and at a point it has the point's probability. A thousandth of the
-// softmax keeps the order.
+// Between points a calibration is linear, outside level, and at a point it has the point's probability. A thousandth of
+// the softmax keeps the order.
 func TestCalibrationBetweenPoints(t *testing.T) {
 	c := &model.Calibration{Differences: []float64{-1, 1, 3}, Probabilities: []float64{0.2, 0.4, 0.4}}
 	for difference, want := range map[float64]float64{-9: 0.2, -1: 0.2, 0: 0.3, 0.5: 0.35, 1: 0.4, 2: 0.4, 3: 0.4, 9: 0.4} {

@@ -132,8 +132,8 @@ func TestCLIPConfiguration(t *testing.T) {
 	}
 }
 
-// An encoder gives bytes the bits that its network gives the same picture in float32, in whole batches and in one that is
-// filled up.
+// An encoder gives bytes the bits that its network gives the same picture in float32, in whole batches and in one that
+// is filled up.
 func TestEncoderNormalisesBytes(t *testing.T) {
 	path, r := writeCLIP(t, t.TempDir()), rng.New(1, "bytes of the encoder")
 	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true}) {

@@ -96,8 +96,8 @@ const (
 	retrievalTokens   = 30
 )
 
-// RetrievalTokens returns the length that captions are cut to in retrieval: 30 for a model that was pre-trained on 25, as
-// in the papers, and else the model's own.
+// RetrievalTokens returns the length that captions are cut to in retrieval: 30 for a model that was pre-trained on 25,
+// as in the papers, and else the model's own.
 func (c Config) RetrievalTokens() int {
 	if c.TextTokens == preTrainingTokens {
 		return min(retrievalTokens, c.MaxPositions)
@@ -217,8 +217,8 @@ func (r *shapeReader) count(format string, present bool) int {
 // sideOf returns the side of a square of so many patches.
 func sideOf(patches int) int { return int(math.Sqrt(float64(max(patches, 0))) + 0.5) }
 
-// configFromShapes reads a configuration off the tensors of a converted checkpoint. The shapes do not show the number of
-// heads.
+// configFromShapes reads a configuration off the tensors of a converted checkpoint. The shapes do not show the number
+// of heads.
 func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
 	r := &shapeReader{file: f, names: func(name string) []string { return namesOf(prefix, name) }}
 	patch := r.shape("visual_encoder.patch_embed.proj.weight", 4)
@@ -243,9 +243,9 @@ func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
 	}, nil
 }
 
-// The methods below count the operations of a forward pass over one image, text or pair. Every product of a number and its
-// weight counts two, and so does every product of two numbers in attention. Norms, activations and softmax are left out,
-// as in the papers' figures.
+// The methods below count the operations of a forward pass over one image, text or pair. Every product of a number and
+// its weight counts two, and so does every product of two numbers in attention. Norms, activations and softmax are left
+// out, as in the papers' figures.
 
 // blockOperations counts the operations of n tokens of width d in a transformer's block with a hidden layer of width h.
 func blockOperations(n, d, h float64) float64 {
@@ -279,8 +279,8 @@ func (c Config) fusionOperations(n float64) float64 {
 	return c.fusionLayers() * (blockOperations(n, d, float64(c.TextIntermediate)) + cross)
 }
 
-// matchOperations counts those of fusionOperations that matching wants: the last layer computes the first token alone, and
-// the first layer's self-attention belongs to the text.
+// matchOperations counts those of fusionOperations that matching wants: the last layer computes the first token alone,
+// and the first layer's self-attention belongs to the text.
 func (c Config) matchOperations(n float64) float64 {
 	side := float64(c.ImageSize / c.PatchSize)
 	m, d, h := side*side+1, float64(c.TextHidden), float64(c.TextIntermediate)
@@ -289,7 +289,8 @@ func (c Config) matchOperations(n float64) float64 {
 	return c.fusionOperations(n) - last - c.attendOperations(n)
 }
 
-// attendOperations counts the operations of the fusion encoder's first self-attention, which it computes once for a text.
+// attendOperations counts the operations of the fusion encoder's first self-attention, which it computes once for a
+// text.
 func (c Config) attendOperations(n float64) float64 {
 	d := float64(c.TextHidden)
 	return 2 * (4*n*d*d + 2*n*n*d)
@@ -302,9 +303,9 @@ func (c Config) ScoreOperations(n, m float64) float64 {
 	return c.ImageOperations() + c.viewOperations() + c.TextOperations(n) + c.attendOperations(n) + 2*m*c.matchOperations(n)
 }
 
-// StepOperations counts the operations of training on a pair with GRIT-VLP's losses, without a momentum encoder. ITM sees the
-// pair matching, with a wrong text and with a wrong image. MLM encodes the text again, with half of its tokens hidden but for
-// [CLS], and looks for those in the vocabulary. The way back costs twice the way forward.
+// StepOperations counts the operations of training on a pair with GRIT-VLP's losses, without a momentum encoder. ITM
+// sees the pair matching, with a wrong text and with a wrong image. MLM encodes the text again, with half of its tokens
+// hidden but for [CLS], and looks for those in the vocabulary. The way back costs twice the way forward.
 func (c Config) StepOperations(n float64) float64 {
 	matching := c.attendOperations(n) + 3*c.matchOperations(n)
 	d := float64(c.TextHidden)

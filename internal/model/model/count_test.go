@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The papers of ViT and CLIP, and those who count after them, give 17.6 and 4.4 billion products for an image of 224 pixels.
+// The papers of ViT and CLIP, and those who count after them, give 17.6 and 4.4 billion products for an image of 224
+// pixels.
 func TestImageOperationsAreThoseOfThePapers(t *testing.T) {
 	for patch, products := range map[int]float64{16: 17.6e9, 32: 4.4e9} {
 		c := Config{ImageSize: 224, PatchSize: patch, VisionDim: 768, VisionDepth: 12}

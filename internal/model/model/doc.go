@@ -1,10 +1,10 @@
-// Package model holds the networks. These are the ALBEF architecture that GRIT-VLP and MAFA train, CLIP, and TorchScript
-// dual encoders. ALBEF has a vision transformer, and a BERT-style text encoder whose upper layers fuse text with image by
-// cross-attention. It has projections for ITC and heads for ITM and MLM.
+// Package model holds the networks. These are the ALBEF architecture that GRIT-VLP and MAFA train, CLIP, and
+// TorchScript dual encoders. ALBEF has a vision transformer, and a BERT-style text encoder whose upper layers fuse text
+// with image by cross-attention. It has projections for ITC and heads for ITM and MLM.
 //
-// Weights come from safetensors files or from a seed. The names in the files are those of the authors' PyTorch code, and
-// Hugging Face's for CLIP. Images go in as normalised pixels, texts as ids. Out come tensors of internal/model/torch, with
-// gradients where wanted.
+// Weights come from safetensors files or from a seed. The names in the files are those of the authors' PyTorch code,
+// and Hugging Face's for CLIP. Images go in as normalised pixels, texts as ids. Out come tensors of
+// internal/model/torch, with gradients where wanted.
 //
 // Invariants:
 //

@@ -9,10 +9,10 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// Encoder embeds images and captions as unit vectors of one space. It runs a network's two towers on batches of one fixed
-// size and fills the last batch of a call with blanks. The size decides how libtorch cuts the work, and so the last bits
-// of the results. With a fixed size a row's bits depend on its input alone (invariant 4 of the package). A call with few
-// inputs costs as much as a full batch.
+// Encoder embeds images and captions as unit vectors of one space. It runs a network's two towers on batches of one
+// fixed size and fills the last batch of a call with blanks. The size decides how libtorch cuts the work, and so the
+// last bits of the results. With a fixed size a row's bits depend on its input alone (invariant 4 of the package). A
+// call with few inputs costs as much as a full batch.
 type Encoder struct {
 	worker      *torch.Worker
 	towers      towers
@@ -87,8 +87,8 @@ func (e *Encoder) Fingerprint() string { return e.fingerprint }
 // Free frees the weights.
 func (e *Encoder) Free() { e.towers.free() }
 
-// EncodeImages maps n images (n x 3 x size x size bytes, of [imaging.Preprocess.Bytes]) to n unit rows of Dim values. While the
-// device computes a batch, the next one is on its way to it.
+// EncodeImages maps n images (n x 3 x size x size bytes, of [imaging.Preprocess.Bytes]) to n unit rows of Dim values.
+// While the device computes a batch, the next one is on its way to it.
 func (e *Encoder) EncodeImages(ctx context.Context, pixels []byte, n int) ([]float32, error) {
 	values := e.size.Values()
 	if n < 0 || len(pixels) != n*values {

@@ -109,8 +109,8 @@ func checkRows(t *testing.T, e *model.Encoder, n int) {
 	}
 }
 
-// checkPlaces checks what libtorch's own operations keep: an input's bits depend on its place in the batch, and on none of
-// the other inputs.
+// checkPlaces checks what libtorch's own operations keep: an input's bits depend on its place in the batch, and on none
+// of the other inputs.
 func checkPlaces(t *testing.T, e *model.Encoder, batch int) {
 	t.Helper()
 	ctx := context.Background()

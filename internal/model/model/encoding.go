@@ -8,11 +8,11 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// Encoding is what a [Matcher] keeps of an image or a text to match it with others. It is a function of the weights and the
-// image or text alone, to the last bit on a CPU, whatever it was encoded beside.
+// Encoding is what a [Matcher] keeps of an image or a text to match it with others. It is a function of the weights and
+// the image or text alone, to the last bit on a CPU, whatever it was encoded beside.
 type Encoding struct {
-	// Tokens are float16 values of every token, row by row: of an image what its encoder made of it, of a text what the fusion
-	// encoder makes of it before it sees an image.
+	// Tokens are float16 values of every token, row by row: of an image what its encoder made of it, of a text what the
+	// fusion encoder makes of it before it sees an image.
 	Tokens []uint16
 	// Vector is the unit vector in the space of both, in which similar images and texts are near.
 	Vector []float32
@@ -41,8 +41,8 @@ func (m *Matcher) EncodeImages(ctx context.Context, pixels []float32) (encodings
 	return encodings, err
 }
 
-// EncodeTexts encodes the token ids of texts, not padded, in blocks of one size. They are padded to the longest text that the
-// model takes.
+// EncodeTexts encodes the token ids of texts, not padded, in blocks of one size. They are padded to the longest text
+// that the model takes.
 func (m *Matcher) EncodeTexts(ctx context.Context, ids [][]int32) (encodings []Encoding, err error) {
 	if err := m.checkFixed(ids); err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func appendEncodings(to []Encoding, rows int, tokens, vectors *torch.Tensor) []E
 	return to
 }
 
-// MatchEncoded returns the probability that a text is true of an image, for each pair of encodings. A pair has the same bits
-// whatever it is asked beside, and whether its encodings were kept or have just been made.
+// MatchEncoded returns the probability that a text is true of an image, for each pair of encodings. A pair has the same
+// bits whatever it is asked beside, and whether its encodings were kept or have just been made.
 func (m *Matcher) MatchEncoded(ctx context.Context, images, texts []Encoding, pairs []Pair, part int) (probabilities []float32, err error) {
 	err = m.worker.Do(ctx, func(s *torch.Scope) (err error) {
 		s.NoGrad(func() {

@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// Encodings that were made beside others, in another order and alone, are the same bits, and so are their matches. These
-// are those of [model.Matcher.Match] but for the rounding to float16.
+// Encodings that were made beside others, in another order and alone, are the same bits, and so are their matches.
+// These are those of [model.Matcher.Match] but for the rounding to float16.
 func TestEncodingsAreTheSameBits(t *testing.T) {
 	m := testModel(t)
 	m.Vocab = make([]string, m.Config.VocabSize)

@@ -35,13 +35,14 @@ func (m *Model) matchLogits(s *torch.Scope, fused *torch.Tensor) *torch.Tensor {
 	return m.match.exact(s, s.Select(fused, 1, 0))
 }
 
-// MatchPairs returns the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]); class 1 is a match. It
-// computes nothing twice for a text or an image of several pairs, and nothing for tokens that ITM does not look at.
+// MatchPairs returns the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]); class 1 is a match.
+// It computes nothing twice for a text or an image of several pairs, and nothing for tokens that ITM does not look at.
 func (m *Model) MatchPairs(s *torch.Scope, hidden, mask *torch.Tensor, images View, textIndex, imageIndex []int64) *torch.Tensor {
 	return m.Pairing(s, hidden, mask, images).MatchLogits(s, textIndex, imageIndex)
 }
 
-// View holds the keys and values of images [n, tokens, 2*hidden], for each layer that sees images. The zero View has none.
+// View holds the keys and values of images [n, tokens, 2*hidden], for each layer that sees images. The zero View has
+// none.
 type View struct{ layers []*torch.Tensor }
 
 // View prepares images (from [Model.Image]) for any number of texts: for ITM's and MLM's alike.
@@ -96,18 +97,18 @@ func (m *Model) decode(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return s.Linear(x, m.text.words, m.masked.bias)
 }
 
-// Temperature returns the learned divisor of similarities. It first brings back a value that has left [0.001, 0.5], in the
-// weight itself, as the reference code does. So the gradient never vanishes at a bound. Call it once, before the
+// Temperature returns the learned divisor of similarities. It first brings back a value that has left [0.001, 0.5], in
+// the weight itself, as the reference code does. So the gradient never vanishes at a bound. Call it once, before the
 // forward pass that uses it. It does not wait for the device.
 func (m *Model) Temperature(s *torch.Scope) *torch.Tensor {
 	s.NoGrad(func() { m.temperature.CopyFrom(s.Clamp(m.temperature, minTemperature, maxTemperature)) })
 	return m.temperature
 }
 
-// ImageRegions returns the local features of images encoded by [Model.Image]: [n, regions, embed]. It projects every patch
-// and scales it to length one. Then it averages the patches of a region, and does not scale the average again. As in TCL,
-// a grid of g x g patches has windows of c x c. Here c is the whole part of the root of g. It leaves out patches beyond
-// the last whole window.
+// ImageRegions returns the local features of images encoded by [Model.Image]: [n, regions, embed]. It projects every
+// patch and scales it to length one. Then it averages the patches of a region, and does not scale the average again. As
+// in TCL, a grid of g x g patches has windows of c x c. Here c is the whole part of the root of g. It leaves out
+// patches beyond the last whole window.
 func (m *Model) ImageRegions(s *torch.Scope, tokens *torch.Tensor) *torch.Tensor {
 	patches := locals(s, tokens, m.visionProj)
 	n, width := patches.Size(0), patches.Size(2)
@@ -120,8 +121,8 @@ func (m *Model) ImageRegions(s *torch.Scope, tokens *torch.Tensor) *torch.Tensor
 	return s.Reshape(s.Mean(s.Mean(x, 4, false), 2, false), n, side*side, width)
 }
 
-// TextTokens returns the local features of texts encoded by [Model.Text]: [n, length-1, embed]. They are unit vectors of
-// the tokens behind [CLS], padding included.
+// TextTokens returns the local features of texts encoded by [Model.Text]: [n, length-1, embed]. They are unit vectors
+// of the tokens behind [CLS], padding included.
 func (m *Model) TextTokens(s *torch.Scope, hidden *torch.Tensor) *torch.Tensor {
 	return locals(s, hidden, m.textProj)
 }
@@ -131,9 +132,9 @@ func locals(s *torch.Scope, x *torch.Tensor, projection linear) *torch.Tensor {
 	return s.Normalize(projection.exact(s, s.Contiguous(s.Narrow(x, 1, 1, x.Size(1)-1))), -1, unitFloor)
 }
 
-// BackwardOrder returns the places of [Model.Params] in the order in which a backward pass is done with them: heads, fusion
-// layers, the text encoder from its end, and the image encoder from its end, which begins a forward pass. The order depends
-// on the names and the configuration alone.
+// BackwardOrder returns the places of [Model.Params] in the order in which a backward pass is done with them: heads,
+// fusion layers, the text encoder from its end, and the image encoder from its end, which begins a forward pass. The
+// order depends on the names and the configuration alone.
 func (m *Model) BackwardOrder() []int {
 	order := make([]int, len(m.params))
 	for i := range order {

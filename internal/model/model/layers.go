@@ -20,8 +20,9 @@ var minusInfinity = math.Inf(-1)
 // unitFloor is the least norm that a projection is divided by.
 const unitFloor = 1e-12
 
-// through passes x through n layers. It frees what a layer made when the layer returns, and its result when the next one
-// has used it. That bounds the memory of a forward pass without gradients. With gradients, autograd keeps what it needs.
+// through passes x through n layers. It frees what a layer made when the layer returns, and its result when the next
+// one has used it. That bounds the memory of a forward pass without gradients. With gradients, autograd keeps what it
+// needs.
 func through(s *torch.Scope, x *torch.Tensor, n int, layer func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor) *torch.Tensor {
 	for i := range n {
 		var y *torch.Tensor
@@ -55,8 +56,8 @@ func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return s.Linear(x, l.factor, l.b)
 }
 
-// exact does what apply does in float32, whatever the worker's precision. It is for the small last layers, whose results
-// leave the network.
+// exact does what apply does in float32, whatever the worker's precision. It is for the small last layers, whose
+// results leave the network.
 func (l linear) exact(s *torch.Scope, x *torch.Tensor) (y *torch.Tensor) {
 	s.InFloat32(func() { y = s.Linear(x, l.w, l.b) })
 	return y
@@ -164,8 +165,8 @@ func newVision(src *source, c Config) vision {
 	return v
 }
 
-// forward maps images [n, 3, size, size] to tokens [n, tokens, dim], the class token first. With classOnly it returns the
-// class token alone [n, 1, dim], without the work that only the others need.
+// forward maps images [n, 3, size, size] to tokens [n, tokens, dim], the class token first. With classOnly it returns
+// the class token alone [n, 1, dim], without the work that only the others need.
 func (v vision) forward(s *torch.Scope, images *torch.Tensor, classOnly bool) *torch.Tensor {
 	x := embedPatches(s, images, v.patch.w, v.patch.b)
 	shape := x.Shape()

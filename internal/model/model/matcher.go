@@ -27,8 +27,8 @@ type Matcher struct {
 	free        func()
 }
 
-// matchFunc returns the probability of each pair of rows of pixels [N, 3, S, S] and ids [N, L]. With a block, that many rows
-// are encoded at once; N is a multiple of it.
+// matchFunc returns the probability of each pair of rows of pixels [N, 3, S, S] and ids [N, L]. With a block, that many
+// rows are encoded at once; N is a multiple of it.
 type matchFunc func(s *torch.Scope, pixels, ids, mask *torch.Tensor, pairs []Pair, part, block int) ([]float32, error)
 
 // OpenMatcher loads a matcher from a file: TorchScript if it ends in .pt, .ts or .torchscript, else safetensors.
@@ -100,8 +100,8 @@ func (m *Matcher) Words() (*token.WordPiece, error) { return wordsOf(m.Vocab, m.
 // Free frees what [OpenMatcher] or [NewScriptMatcher] loaded.
 func (m *Matcher) Free() { m.free() }
 
-// Match returns the probability that a text is true of an image, for each pair. pixels are 3 x S x S float32 for each of
-// len(ids) images, ids the tokens of as many texts, not padded. Pairs go through the network part by part.
+// Match returns the probability that a text is true of an image, for each pair. pixels are 3 x S x S float32 for each
+// of len(ids) images, ids the tokens of as many texts, not padded. Pairs go through the network part by part.
 func (m *Matcher) Match(ctx context.Context, pixels []float32, ids [][]int32, pairs []Pair, part int) ([]float32, error) {
 	return m.run(ctx, pixels, len(ids), func(s *torch.Scope, pixels *torch.Tensor) ([]float32, error) {
 		padded, mask, err := Texts(s, ids, m.pad, m.Config)
@@ -115,9 +115,9 @@ func (m *Matcher) Match(ctx context.Context, pixels []float32, ids [][]int32, pa
 // fixedBlock is the number of images, and of texts, that [Matcher.MatchFixed] encodes at once.
 const fixedBlock = 16
 
-// MatchFixed does what [Matcher.Match] does, and gives a pair the same bits whatever it is asked beside. Images and texts are
-// encoded in blocks of one size, filled up with black and with the first text, and texts are padded to the longest that the
-// model takes. The numbers of images and texts may differ.
+// MatchFixed does what [Matcher.Match] does, and gives a pair the same bits whatever it is asked beside. Images and
+// texts are encoded in blocks of one size, filled up with black and with the first text, and texts are padded to the
+// longest that the model takes. The numbers of images and texts may differ.
 func (m *Matcher) MatchFixed(ctx context.Context, pixels []float32, ids [][]int32, pairs []Pair, part int) ([]float32, error) {
 	values := 3 * m.Config.ImageSize * m.Config.ImageSize
 	images := len(pixels) / values
@@ -186,15 +186,16 @@ func inBlocks(s *torch.Scope, block int, x *torch.Tensor, encode func(at, n int6
 	return s.Cat(0, parts...)
 }
 
-// These are further keys in the metadata of a weights file. Files without them are as they were before there were such keys.
+// These are further keys in the metadata of a weights file. Files without them are as they were before there were such
+// keys.
 const (
 	calibrationKey = "pairstream.calibration" // JSON of Calibration
 	cardKey        = "pairstream.card"        // JSON of whoever trained the weights
 )
 
-// Calibration turns the difference of a matching head's logits into a probability that holds among the candidates that Con-D
-// is asked about: of pairs with probability 0.8, about 80 % match. It is linear between points, and level outside of them. A
-// larger difference never has a lower probability. A nil Calibration leaves the softmax as it is.
+// Calibration turns the difference of a matching head's logits into a probability that holds among the candidates that
+// Con-D is asked about: of pairs with probability 0.8, about 80 % match. It is linear between points, and level outside
+// of them. A larger difference never has a lower probability. A nil Calibration leaves the softmax as it is.
 type Calibration struct {
 	Differences   []float64 `json:"differences"`   // rising
 	Probabilities []float64 `json:"probabilities"` // at these, rising or level
@@ -202,7 +203,8 @@ type Calibration struct {
 	Pairs         int       `json:"pairs"`         // held-out pairs from which it was fitted
 }
 
-// rest is the share of the softmax in a calibrated probability. It keeps the order of pairs where the calibration is level.
+// rest is the share of the softmax in a calibrated probability. It keeps the order of pairs where the calibration is
+// level.
 const rest = 0.001
 
 // Validate returns an error for a calibration that would not keep the order of pairs.

@@ -98,9 +98,9 @@ func CheckTexts(rows [][]int32, c Config) error {
 	return nil
 }
 
-// Texts pads rows of token ids to the longest of them, and on a GPU to a multiple of 8. It marks the tokens with 1 and the
-// padding with 0. Both results are [N, L] Int64. Attention ignores padding, so a shorter padding gives the same features
-// for less work.
+// Texts pads rows of token ids to the longest of them, and on a GPU to a multiple of 8. It marks the tokens with 1 and
+// the padding with 0. Both results are [N, L] Int64. Attention ignores padding, so a shorter padding gives the same
+// features for less work.
 func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torch.Tensor, err error) {
 	if err := CheckTexts(rows, c); err != nil {
 		return nil, nil, err
@@ -145,7 +145,8 @@ func Images(s *torch.Scope, pixels []float32, n int, m *Model) (*torch.Tensor, e
 	return Received(s, u, m), nil
 }
 
-// Send starts to copy the pixels of n images to the model's device, for [Received]. It does not wait for the model's worker.
+// Send starts to copy the pixels of n images to the model's device, for [Received]. It does not wait for the model's
+// worker.
 func Send(pixels []float32, n int, m *Model) (*torch.Upload, error) {
 	return send(m.worker, m.Config, pixels, n)
 }

@@ -131,8 +131,8 @@ func (m *Model) SetTrainable(on bool) {
 	}
 }
 
-// SetDropout sets the share that the text encoder drops from now on, in [0, 1). It is 0.1 in the training of the papers,
-// and 0 when a model is used. The vision transformer drops nothing.
+// SetDropout sets the share that the text encoder drops from now on, in [0, 1). It is 0.1 in the training of the
+// papers, and 0 when a model is used. The vision transformer drops nothing.
 func (m *Model) SetDropout(share float64) { m.text.drop.share = share }
 
 // Dropout returns what [Model.SetDropout] set; 0 at first.
@@ -159,7 +159,8 @@ func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 	return fingerprint(ctx, m.worker, m.params, string(config), strings.Join(m.Vocab, "\n"))
 }
 
-// FingerprintOf returns the fingerprint that the model had when [Model.Export] returned these tensors. It needs no device.
+// FingerprintOf returns the fingerprint that the model had when [Model.Export] returned these tensors. It needs no
+// device.
 func (m *Model) FingerprintOf(tensors []safetensors.NamedTensor) (string, error) {
 	config, err := json.Marshal(m.Config)
 	if err != nil {
@@ -191,7 +192,8 @@ func fingerprint(ctx context.Context, w *torch.Worker, params []Param, texts ...
 	return h.sum(), nil
 }
 
-// hashing is a fingerprint that is being made: of texts, and of weights with their names, each with its length before it.
+// hashing is a fingerprint that is being made: of texts, and of weights with their names, each with its length before
+// it.
 type hashing struct{ hash.Hash }
 
 func newFingerprint(texts ...string) hashing {

@@ -24,8 +24,8 @@ type EncoderOptions struct {
 
 const clipTextTokens = 77
 
-// OpenEncoder loads an encoder from a file. *.pt, *.ts and *.torchscript are TorchScript. Any other file is safetensors,
-// with Hugging Face's CLIP names or with ALBEF's.
+// OpenEncoder loads an encoder from a file. *.pt, *.ts and *.torchscript are TorchScript. Any other file is
+// safetensors, with Hugging Face's CLIP names or with ALBEF's.
 func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
 	if isScript(path) {
 		return openScript(ctx, w, path, o)

@@ -18,8 +18,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// mixed runs a test on two workers in mixed precision, one of which is portable. own says whether the package's own kernels
-// compute.
+// mixed runs a test on two workers in mixed precision, one of which is portable. own says whether the package's own
+// kernels compute.
 func mixed(t *testing.T, run func(t *testing.T, w *torch.Worker, own bool)) {
 	t.Helper()
 	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: torch.BFloat16}) {
@@ -31,18 +31,19 @@ func mixed(t *testing.T, run func(t *testing.T, w *torch.Worker, own bool)) {
 	}
 }
 
-// mixedBound returns how far a result in mixed precision may be from the exact one, relative to the largest of its values.
-// products is the number of matrix products, one after another, that lead to it.
+// mixedBound returns how far a result in mixed precision may be from the exact one, relative to the largest of its
+// values. products is the number of matrix products, one after another, that lead to it.
 //
-// A product rounds both factors to bfloat16, whose unit roundoff u is 2^-8, and sums in float32. For a factor of any size
-// the error is uniform within u of the power of two below it. So its relative variance is u^2/3 times the mean of 1/x^2
-// over a mantissa x from 1 to 2, which is (3/8)/ln 2: together 0.18 u^2, and 0.36 u^2 for both factors. The errors of the
-// terms of a sum are independent, as are the terms' signs. So a sum has the relative variance of a term, however long it
-// is. Sums in float32 add a relative variance of K 2^-48 for K terms, which is less than u^2/10^4 for K up to 10^5.
+// A product rounds both factors to bfloat16, whose unit roundoff u is 2^-8, and sums in float32. For a factor of any
+// size the error is uniform within u of the power of two below it. So its relative variance is u^2/3 times the mean of
+// 1/x^2 over a mantissa x from 1 to 2, which is (3/8)/ln 2: together 0.18 u^2, and 0.36 u^2 for both factors. The
+// errors of the terms of a sum are independent, as are the terms' signs. So a sum has the relative variance of a term,
+// however long it is. Sums in float32 add a relative variance of K 2^-48 for K terms, which is less than u^2/10^4 for K
+// up to 10^5.
 //
-// Layers pass relative errors on as they are: normalisation divides value and error alike, and a residual adds a
-// part whose error is as large. So P products give a variance of 0.36 u^2 P. Of n values with normal errors, the largest
-// is beyond sqrt(2 ln(2n/p)) deviations with probability p; p is 10^-4.
+// Layers pass relative errors on as they are: normalisation divides value and error alike, and a residual adds a part
+// whose error is as large. So P products give a variance of 0.36 u^2 P. Of n values with normal errors, the largest is
+// beyond sqrt(2 ln(2n/p)) deviations with probability p; p is 10^-4.
 func mixedBound(products, values int) float64 {
 	const unitRoundoff, variance, p = 1.0 / 256, 0.36, 1e-4
 	return unitRoundoff * math.Sqrt(variance*float64(products)) * math.Sqrt(2*math.Log(2*float64(values)/p))

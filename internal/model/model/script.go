@@ -84,10 +84,11 @@ func fileFingerprint(path string) (string, error) {
 // maxExtra bounds the text files of an archive, uncompressed.
 const maxExtra = 64 << 20
 
-// NewScriptMatcher makes a matcher of a TorchScript archive with a method match(pixels, ids, mask): float32
-// [n, 3, S, S] normalised as for CLIP, int64 [n, L], and int64 [n, L] with 1 for tokens and 0 for padding. It returns n
+// NewScriptMatcher makes a matcher of a TorchScript archive with a method match(pixels, ids, mask): float32 [n, 3, S,
+// S] normalised as for CLIP, int64 [n, L], and int64 [n, L] with 1 for tokens and 0 for padding. It returns n
 // probabilities. The archive's extra files hold the rest: pairstream.config, JSON with image_size, text_tokens and
-// caption_words, and pairstream.vocab, a WordPiece token a line. The archive is a program: load only one that you trust.
+// caption_words, and pairstream.vocab, a WordPiece token a line. The archive is a program: load only one that you
+// trust.
 func NewScriptMatcher(ctx context.Context, w *torch.Worker, path string) (*Matcher, error) {
 	m := &Matcher{worker: w}
 	fingerprint, err := fileFingerprint(path)

@@ -20,8 +20,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// towersCode is the program of a TorchScript module without weights. An image's vector is the mean of its rows of the red
-// channel. A text's vector is the first numbers of its ids.
+// towersCode is the program of a TorchScript module without weights. An image's vector is the mean of its rows of the
+// red channel. A text's vector is the first numbers of its ids.
 const towersCode = `class Towers(Module):
   __parameters__ = []
   __buffers__ = []

@@ -40,9 +40,9 @@ type source struct {
 	problems []error
 }
 
-// weight returns the weight of a linear layer, [out, in], and what its products take. Those of frozen layers are made once: in
-// bfloat16 where the worker multiplies that. Otherwise oneDNN gets them by columns, which products of few rows read faster,
-// up to 1.7 times. With MKL the bits would then depend on where in memory the rows of the input lie.
+// weight returns the weight of a linear layer, [out, in], and what its products take. Those of frozen layers are made
+// once: in bfloat16 where the worker multiplies that. Otherwise oneDNN gets them by columns, which products of few rows
+// read faster, up to 1.7 times. With MKL the bits would then depend on where in memory the rows of the input lie.
 func (src *source) weight(name string, first initial, out, in int) (w, factor *torch.Tensor) {
 	narrow := src.scope.Precision() == torch.BFloat16
 	w = src.add(name, first, src.frozen && !narrow && src.scope.Multiplier() == "oneDNN", out, in)
@@ -54,7 +54,8 @@ func (src *source) weight(name string, first initial, out, in int) (w, factor *t
 	return w, factor
 }
 
-// tensor returns the tensor of the given name. After a problem it returns nil; the caller looks at err before it uses any.
+// tensor returns the tensor of the given name. After a problem it returns nil; the caller looks at err before it uses
+// any.
 func (src *source) tensor(name string, first initial, shape ...int) *torch.Tensor {
 	return src.add(name, first, false, shape...)
 }

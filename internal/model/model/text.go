@@ -18,8 +18,8 @@ type text struct {
 	drop                    *dropout
 }
 
-// dropout drops a share of the activations in training, one share for all layers; 0 otherwise. It acts where BERT has it:
-// behind the embeddings, on attention's probabilities, and on what attention and ffn add.
+// dropout drops a share of the activations in training, one share for all layers; 0 otherwise. It acts where BERT has
+// it: behind the embeddings, on attention's probabilities, and on what attention and ffn add.
 type dropout struct {
 	share float64
 }
@@ -103,8 +103,8 @@ func (t text) scores(s *torch.Scope, mask *torch.Tensor) *torch.Tensor {
 	return s.Unsqueeze(s.MulScalar(padded, paddedScore), 1)
 }
 
-// encode runs the text encoder: the layers below fusion. With firstOnly the last of these layers computes only the first
-// token.
+// encode runs the text encoder: the layers below fusion. With firstOnly the last of these layers computes only the
+// first token.
 func (t text) encode(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
 	return through(s, x, t.fusion, func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor {
 		l := t.layers[i]

@@ -71,8 +71,8 @@ func FromFile(ctx context.Context, w *torch.Worker, f *safetensors.File, o LoadO
 	return m, nil
 }
 
-// namesOf lists the names that a tensor may have in a file. Models that were fine-tuned without MLM have the text encoder
-// one level higher.
+// namesOf lists the names that a tensor may have in a file. Models that were fine-tuned without MLM have the text
+// encoder one level higher.
 func namesOf(prefix, name string) []string {
 	const deep, high = "text_encoder.bert.", "text_encoder."
 	names := []string{prefix + name}

@@ -1,9 +1,10 @@
-// Package ranks joins the trainers of one model over TCP. One of them leads: rank 0. It hands out work, hears results, and
-// adds up what all ranks have computed.
+// Package ranks joins the trainers of one model over TCP. One of them leads: rank 0. It hands out work, hears results,
+// and adds up what all ranks have computed.
 //
-// It is a small exchange of its own: no protocol that others speak. Work and results go through rank 0. Vectors do not: each
-// rank is joined to each. It owns a slice of them, gets it from all others, adds it up and sends the sum to all. So a rank
-// sends and receives 2 (R - 1) / R of the vectors, whatever R is. [Exchange] is the place for another transport.
+// It is a small exchange of its own: no protocol that others speak. Work and results go through rank 0. Vectors do not:
+// each rank is joined to each. It owns a slice of them, gets it from all others, adds it up and sends the sum to all.
+// So a rank sends and receives 2 (R - 1) / R of the vectors, whatever R is. [Exchange] is the place for another
+// transport.
 //
 // # Guarantees
 //
@@ -27,19 +28,19 @@
 //	kind   uint8
 //	payload
 //
-// The side that accepts a connection begins with a challenge, the other one says hello, and the first gives its verdict.
-// After that both send beats, so that silence means a loss.
+// The side that accepts a connection begins with a challenge, the other one says hello, and the first gives its
+// verdict. After that both send beats, so that silence means a loss.
 //
-// Ranks come to rank 0, and tell where they listen themselves. When all are there, rank 0 sends each the roster, with the
-// nonce of this session. Each joins the ranks below it, and tells rank 0 when it is joined to all. Where another transport
-// carries vectors, its id is in the roster, and a loss that the links notice ends its sums.
+// Ranks come to rank 0, and tell where they listen themselves. When all are there, rank 0 sends each the roster, with
+// the nonce of this session. Each joins the ranks below it, and tells rank 0 when it is joined to all. Where another
+// transport carries vectors, its id is in the roster, and a loss that the links notice ends its sums.
 //
-// A sum begins with the shapes: each rank tells rank 0 the lengths of its vectors (-1: none) and a note. Rank 0 answers with
-// the plan. Every rank then cuts the vectors into slices and chunks of 65,536 float32 in the same way. It sends each owner
-// its values of the owner's chunks (pieces), and the owner answers each chunk with its sum.
+// A sum begins with the shapes: each rank tells rank 0 the lengths of its vectors (-1: none) and a note. Rank 0 answers
+// with the plan. Every rank then cuts the vectors into slices and chunks of 65,536 float32 in the same way. It sends
+// each owner its values of the owner's chunks (pieces), and the owner answers each chunk with its sum.
 //
-// All ranks make their sums in one order. A caller that sums runs of a large vector, one after the other, gets the same bits
-// as with the whole, and the first runs travel while it still computes the last.
+// All ranks make their sums in one order. A caller that sums runs of a large vector, one after the other, gets the same
+// bits as with the whole, and the first runs travel while it still computes the last.
 //
 // Leader and Member are safe for one goroutine that sums, one that sends messages and one for each rank that hears.
 package ranks

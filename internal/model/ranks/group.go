@@ -119,8 +119,8 @@ func (g *group) Traffic() (sent, received int64) {
 	return sent, received
 }
 
-// Close tells all ranks why this one ends, nil when the training is over, and leaves them. It reports whether it could tell
-// each.
+// Close tells all ranks why this one ends, nil when the training is over, and leaves them. It reports whether it could
+// tell each.
 func (g *group) Close(why error) (told bool) {
 	f := goodbye{Done: true}
 	if why != nil {
@@ -175,8 +175,8 @@ func (p Part) shape() shape {
 	return h
 }
 
-// Sum adds the vectors of all ranks, and gives all of them the sum. join makes the note of the sum of the notes, which are
-// in the order of ranks. The vectors of own become those of the sum.
+// Sum adds the vectors of all ranks, and gives all of them the sum. join makes the note of the sum of the notes, which
+// are in the order of ranks. The vectors of own become those of the sum.
 func (l *Leader) Sum(ctx context.Context, own Part, join func(notes [][]byte) ([]byte, error)) (Part, error) {
 	shapes := []shape{own.shape()}
 	for _, one := range l.others() {

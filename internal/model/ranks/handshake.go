@@ -83,8 +83,8 @@ func (h hello) proof(token string, nonce, binding []byte) ([]byte, error) {
 	return prove(token, "joins", binding, nonce, raw), nil
 }
 
-// greet shakes hands with a rank that has come, and returns its hello. admit says why that rank cannot take part. An error
-// that is no errStranger comes from a rank of this training, which was told.
+// greet shakes hands with a rank that has come, and returns its hello. admit says why that rank cannot take part. An
+// error that is no errStranger comes from a rank of this training, which was told.
 func greet(conn net.Conn, binding []byte, o Options, admit func(hello) error) (h hello, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return h, err
@@ -251,9 +251,9 @@ func (o Options) Validate() error {
 	return l.Err()
 }
 
-// Connections are encrypted by TLS 1.3. Nobody needs to hand out certificates: each process makes one of its own, and the
-// token alone says who belongs to the training. What both sides prove by it covers the secrets of the connection as well.
-// So a proof is worth nothing on another connection, and nobody can stand between two ranks.
+// Connections are encrypted by TLS 1.3. Nobody needs to hand out certificates: each process makes one of its own, and
+// the token alone says who belongs to the training. What both sides prove by it covers the secrets of the connection as
+// well. So a proof is worth nothing on another connection, and nobody can stand between two ranks.
 
 // secured is a connection after the handshake of TLS.
 type secured struct {

@@ -17,8 +17,8 @@ import (
 // joinPause is the wait between two tries to reach another rank.
 const joinPause = 200 * time.Millisecond
 
-// Join reaches the leader, however late it starts, unless that takes longer than Options.Wait. It does not try again when
-// the leader refuses. Then it waits until all other ranks are there, and joins them.
+// Join reaches the leader, however late it starts, unless that takes longer than Options.Wait. It does not try again
+// when the leader refuses. Then it waits until all other ranks are there, and joins them.
 func Join(ctx context.Context, o Options) (*Member, error) {
 	a, err := apply(ctx, o)
 	if err != nil {
@@ -219,8 +219,8 @@ func (m *Member) Tell(message []byte) error { return m.links[0].send(kindMessage
 // Hear returns the leader's next message, or [ErrDone] when the training is over.
 func (m *Member) Hear(ctx context.Context) ([]byte, error) { return m.links[0].hear(ctx) }
 
-// Over reports whether the leader has ended the training in order. A rank that leaves because it has lost another one may
-// hear so meanwhile.
+// Over reports whether the leader has ended the training in order. A rank that leaves because it has lost another one
+// may hear so meanwhile.
 func (m *Member) Over() bool { return m.links[0].over.Load() }
 
 // meetPause is the wait between two tries to reach a rank that has come to rank 0.

@@ -28,7 +28,8 @@ func Lead(ctx context.Context, o Options) (*Leader, error) {
 	return lead(ctx, listener, o)
 }
 
-// listenAt listens at the address. The name of a Pod becomes known only after the Pod has started, so it waits for a name.
+// listenAt listens at the address. The name of a Pod becomes known only after the Pod has started, so it waits for a
+// name.
 func listenAt(ctx context.Context, o Options) (net.Listener, error) {
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()

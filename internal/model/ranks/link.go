@@ -191,8 +191,8 @@ func (l *link) beat() {
 	}
 }
 
-// write writes a frame while sending is held. The other side reads at all times, or says goodbye within RANK_TIMEOUT. So
-// a write has more time than that, and the goodbye comes first.
+// write writes a frame while sending is held. The other side reads at all times, or says goodbye within RANK_TIMEOUT.
+// So a write has more time than that, and the goodbye comes first.
 func (l *link) write(k kind, payload []byte) error {
 	if err := l.conn.SetWriteDeadline(time.Now().Add(2 * l.silence)); err != nil {
 		return err

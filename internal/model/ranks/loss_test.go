@@ -154,8 +154,8 @@ func TestALostLeader(t *testing.T) {
 	}
 }
 
-// A rank that leaves, because it has lost another one at the end, hears that the training is over. The leader knows whom it
-// could not tell.
+// A rank that leaves, because it has lost another one at the end, hears that the training is over. The leader knows
+// whom it could not tell.
 func TestTheEndIsHeardWhileLeaving(t *testing.T) {
 	leader, members := gather(t, 3, unchanged)
 	hangUp(members[2])

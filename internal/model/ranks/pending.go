@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Bounds of the connections of strangers at a time: those that have said no hello in TLS, and those that have said one and are
-// not known yet. Of each, the oldest makes room for the next, so strangers that are silent keep no rank out.
+// Bounds of the connections of strangers at a time: those that have said no hello in TLS, and those that have said one
+// and are not known yet. Of each, the oldest makes room for the next, so strangers that are silent keep no rank out.
 const (
 	maxSilent    = 1024
 	maxStrangers = 64

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Exchange adds up vectors that all ranks have. The package's own sends them over TCP, package nccl has one for GPUs. Each
-// adds in the same order: along the tree of treeSum, and without the ranks that have no vector.
+// Exchange adds up vectors that all ranks have. The package's own sends them over TCP, package nccl has one for GPUs.
+// Each adds in the same order: along the tree of treeSum, and without the ranks that have no vector.
 type Exchange interface {
-	// AllReduce turns vectors into the sums of the vectors of all ranks, the same bits on each. All vectors of the plan are
-	// there; those that this rank does not have itself are room for the sum.
+	// AllReduce turns vectors into the sums of the vectors of all ranks, the same bits on each. All vectors of the plan
+	// are there; those that this rank does not have itself are room for the sum.
 	AllReduce(ctx context.Context, p Plan, vectors [][]float32) error
 	// Close ends the exchange. No sum is made any more.
 	Close() error
@@ -36,8 +36,9 @@ const (
 	ahead = 8
 )
 
-// mesh is an exchange over links from each rank to each. It is a reduce-scatter and an all-gather: every rank owns a slice,
-// gets all others' shares of it, adds them, and sends the sum to all. A rank sends and receives 2 (R - 1) / R of the vectors.
+// mesh is an exchange over links from each rank to each. It is a reduce-scatter and an all-gather: every rank owns a
+// slice, gets all others' shares of it, adds them, and sends the sum to all. A rank sends and receives 2 (R - 1) / R of
+// the vectors.
 type mesh struct{ *group }
 
 // AllReduce implements Exchange.

@@ -69,7 +69,8 @@ func TestOneRankSendsNothing(t *testing.T) {
 	}
 }
 
-// The slices of all owners hold each value once, in chunks of limited size, and no slice has two values more than another.
+// The slices of all owners hold each value once, in chunks of limited size, and no slice has two values more than
+// another.
 func TestSlicesCoverAllValues(t *testing.T) {
 	for _, lengths := range [][]int{{}, {-1}, {0, 1, 0}, {3, -1, 5}, {chunkFloats, 1, 2 * chunkFloats}, {1, 1, 1, 1, 1, 1, 1, 1, 1}} {
 		for _, world := range []int{1, 2, 3, 8} {

@@ -48,7 +48,8 @@ func newStuck(refuses int) stuck {
 	return stuck{refuses, new(sync.Mutex), map[string]int{}, new(int), make(chan struct{}, 4)}
 }
 
-// A sum over another transport ends when a rank is lost, and the others name it. All ranks had one id, and leave the exchange.
+// A sum over another transport ends when a rank is lost, and the others name it. All ranks had one id, and leave the
+// exchange.
 func TestALossEndsASumOverATransport(t *testing.T) {
 	s := newStuck(-1)
 	leader, members := gather(t, 2, func(o *Options) { o.Transport = s })
@@ -116,8 +117,8 @@ func (s seen) AllReduce(ctx context.Context, p Plan, vectors [][]float32) error 
 	return s.Exchange.AllReduce(ctx, p, vectors)
 }
 
-// Links notice a loss by themselves, behind all that came before it. So rank 0's end must not end the sums of others, which
-// it has made already.
+// Links notice a loss by themselves, behind all that came before it. So rank 0's end must not end the sums of others,
+// which it has made already.
 func TestTheEndOfRankZeroLeavesSumsOverLinksAlone(t *testing.T) {
 	leader, members := gather(t, 2, unchanged)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -91,8 +91,8 @@ func Parse(data []byte) (*File, error) {
 	return f, nil
 }
 
-// ReadMetadata reads the beginning of a file and returns its metadata. It does not look at the tensors. A header that claims
-// to be long costs memory as it arrives.
+// ReadMetadata reads the beginning of a file and returns its metadata. It does not look at the tensors. A header that
+// claims to be long costs memory as it arrives.
 func ReadMetadata(r io.Reader) (map[string]string, error) {
 	var length [8]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {

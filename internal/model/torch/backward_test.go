@@ -27,8 +27,8 @@ func threeLayers(s *torch.Scope) (loss *torch.Tensor, weights []*torch.Tensor) {
 	return s.SumAll(s.Square(x)), weights
 }
 
-// A run is told of when its gradients are final: not before the last use of a weight, and before other gradients are there.
-// A run without a gradient waits for those before it alone.
+// A run is told of when its gradients are final: not before the last use of a weight, and before other gradients are
+// there. A run without a gradient waits for those before it alone.
 func TestRunsOfGradientsComeWhenTheyAreFinal(t *testing.T) {
 	run(t, newWorker(t, 1), func(s *torch.Scope) {
 		loss, w := threeLayers(s)

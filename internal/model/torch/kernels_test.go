@@ -22,8 +22,8 @@ func ramp(n int) []float32 {
 	return out
 }
 
-// kernel is one of this package's own operations for float32 on the CPU, on inputs of the given shapes. The test computes
-// it in float64 with libtorch's own operations.
+// kernel is one of this package's own operations for float32 on the CPU, on inputs of the given shapes. The test
+// computes it in float64 with libtorch's own operations.
 type kernel struct {
 	name   string
 	shapes [][]int64
@@ -111,7 +111,8 @@ func kernels() []kernel {
 	return all
 }
 
-// result returns an operation's output and the gradients of its inputs, under a loss that weighs the outputs differently.
+// result returns an operation's output and the gradients of its inputs, under a loss that weighs the outputs
+// differently.
 func (k kernel) result(s *torch.Scope, dtype torch.DType) (out [][]float64) {
 	var in []*torch.Tensor
 	for i, shape := range k.shapes {

@@ -53,8 +53,8 @@ func run(t testing.TB, w *torch.Worker, fn func(s *torch.Scope)) {
 	}))
 }
 
-// A bfloat16 has 8 bits, so a factor is off by at most 1/512 of itself. For sums of random signs the error is about that
-// share of the largest, over a few products one behind the other.
+// A bfloat16 has 8 bits, so a factor is off by at most 1/512 of itself. For sums of random signs the error is about
+// that share of the largest, over a few products one behind the other.
 func TestKernelsInMixedPrecision(t *testing.T) {
 	for name, w := range multiplied(t, halved(2)) {
 		t.Run(name, func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestAWeightMayBeRoundedBefore(t *testing.T) {
 	}
 }
 
-// A weight has the same products, and the same gradients, whether it lies in memory by rows or by columns. So do some of
-// its rows. The sums of small integers are exact in any order.
+// A weight has the same products, and the same gradients, whether it lies in memory by rows or by columns. So do some
+// of its rows. The sums of small integers are exact in any order.
 func TestAWeightMayLieByColumns(t *testing.T) {
 	integers := func(s *torch.Scope, shift, n int, shape ...int64) *torch.Tensor {
 		values := make([]float32, n)
@@ -208,8 +208,8 @@ func TestRoundingIsToTheNearest(t *testing.T) {
 	}
 }
 
-// Some operations must not compute in bfloat16. They do not, even where results of linear layers stay bfloat16. On a CPU
-// without units for bfloat16 these are float32 as well.
+// Some operations must not compute in bfloat16. They do not, even where results of linear layers stay bfloat16. On a
+// CPU without units for bfloat16 these are float32 as well.
 func TestWhatStaysFloat32(t *testing.T) {
 	for way, o := range torchtest.Ways(halved(1)) {
 		t.Run(way, func(t *testing.T) { staysFloat32(t, workerOf(t, o), way == "device" && torchtest.OnGPU()) })

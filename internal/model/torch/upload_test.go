@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// The data belongs to the caller again at once. A loader may fill the same buffer with the next batch while earlier ones
-// are under way. The receiver gets each batch as it was.
+// The data belongs to the caller again at once. A loader may fill the same buffer with the next batch while earlier
+// ones are under way. The receiver gets each batch as it was.
 func TestUploadsKeepWhatTheyWereGiven(t *testing.T) {
 	w := newWorker(t, 2)
 	before := torch.Live()
@@ -62,8 +62,8 @@ func TestUploadsKeepWhatTheyWereGiven(t *testing.T) {
 	}
 }
 
-// Every byte of every channel gets the bits that the formula has, on the device and by the operations that a GPU runs. The
-// sizes are of one part and of several, with images that begin within a part.
+// Every byte of every channel gets the bits that the formula has, on the device and by the operations that a GPU runs.
+// The sizes are of one part and of several, with images that begin within a part.
 func TestUploadedImagesAreNormalised(t *testing.T) {
 	by := torch.Normalization{Mean: [3]float32{0.48145466, 0.4578275, 0.40821073}, Std: [3]float32{0.26862954, 0.26130258, 0.27577711}}
 	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true}) {

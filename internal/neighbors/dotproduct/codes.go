@@ -12,8 +12,9 @@ const CodeRows = 64
 // FastCodes says whether this processor compares codes at the speed of its memory.
 var FastCodes = hasCodes
 
-// Codes holds the rows of a Matrix as integers of 8 bits, all of one scale. A row is compared with all that are left in one pass
-// over memory, and rows can be taken out. Products of codes are exact. A bound tells how far they are from those of the rows.
+// Codes holds the rows of a Matrix as integers of 8 bits, all of one scale. A row is compared with all that are left in
+// one pass over memory, and rows can be taken out. Products of codes are exact. A bound tells how far they are from
+// those of the rows.
 type Codes struct {
 	rounding
 
@@ -95,9 +96,9 @@ func (c *Codes) set(i int, row []float32) float64 {
 // at returns where the first four codes of a place are.
 func (c *Codes) at(place int) int { return place/CodeRows*CodeRows*c.quads + place%CodeRows }
 
-// Bound returns a number of which products of rows of c and d are no further from some constant times those of the float32 rows
-// as Block and Gather compute them. It says whether that is at most 1/32 of the product of two rows of median length that are parallel.
-// Rows of more than 8,192 values are never said to be.
+// Bound returns a number of which products of rows of c and d are no further from some constant times those of the
+// float32 rows as Block and Gather compute them. It says whether that is at most 1/32 of the product of two rows of
+// median length that are parallel. Rows of more than 8,192 values are never said to be.
 func (c *Codes) Bound(d *Codes) (bound int64, narrow bool) {
 	bound = c.bound(d.rounding, c.dim)
 	return bound, c.dim <= mostDim && float64(bound) <= c.median*d.median*c.scale*d.scale/32

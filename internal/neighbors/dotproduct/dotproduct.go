@@ -10,8 +10,8 @@
 //     far they are from those of float32.
 //  3. No cgo.
 //
-// A Matrix and a Fixed may be read by many goroutines at once, and Codes while nobody changes them. There is no blocking for the
-// cache here: callers choose blocks of rows that fit.
+// A Matrix and a Fixed may be read by many goroutines at once, and Codes while nobody changes them. There is no
+// blocking for the cache here: callers choose blocks of rows that fit.
 package dotproduct
 
 // lanes is how many partial sums a product is made of; rows are padded with zeros to a multiple of it.

@@ -13,8 +13,9 @@ const (
 	fixedLimit   = math.MaxInt16
 )
 
-// Fixed holds the rows of a Matrix in fixed point: integers of 16 bits, all of one scale. Products of them are exact, so they
-// are the same on every machine. They are twice as fast as those of float32, and a bound tells how far they are from these.
+// Fixed holds the rows of a Matrix in fixed point: integers of 16 bits, all of one scale. Products of them are exact,
+// so they are the same on every machine. They are twice as fast as those of float32, and a bound tells how far they are
+// from these.
 type Fixed struct {
 	rounding
 
@@ -85,8 +86,8 @@ func (f *Fixed) Rows() int { return f.rows }
 // Dim returns the length of a row.
 func (f *Fixed) Dim() int { return f.dim }
 
-// Bound returns a number of which products of rows of f and g, in fixed point, are no further from some constant times those
-// of the float32 rows as Block and Gather compute them.
+// Bound returns a number of which products of rows of f and g, in fixed point, are no further from some constant times
+// those of the float32 rows as Block and Gather compute them.
 func (f *Fixed) Bound(g *Fixed) int64 { return f.bound(g.rounding, f.dim) }
 
 func (r rounding) bound(o rounding, dim int) int64 {
@@ -125,8 +126,8 @@ type Products struct {
 	Reach  [BlockRows]uint64              // by row, a bit a column
 }
 
-// Multiply computes the products of BlockRows rows of f from i on with the columns of a panel, and says which of them are not
-// less than the row's or the column's least.
+// Multiply computes the products of BlockRows rows of f from i on with the columns of a panel, and says which of them
+// are not less than the row's or the column's least.
 func (p *Products) Multiply(f *Fixed, i int, columns *Panels, panel int, rowLeast *[BlockRows]int32, columnLeast *[BlockColumns]int32) {
 	rows := f.data[i*f.width : (i+BlockRows)*f.width]
 	check(f.width == columns.width, "rows of different widths")

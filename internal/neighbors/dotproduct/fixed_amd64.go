@@ -32,7 +32,8 @@ func gatherFixedVector(dst []int32, row []int16, g *Fixed, indices []int32) int 
 
 func (f *Fixed) row(i int32) *int16 { return &f.data[int(i)*f.width] }
 
-// multiplyWide multiplies six rows of 2*pairs values with a panel, and compares. Pairs is at least 1. It needs AVX-512 VNNI.
+// multiplyWide multiplies six rows of 2*pairs values with a panel, and compares. Pairs is at least 1. It needs AVX-512
+// VNNI.
 //
 //go:noescape
 func multiplyWide(p *Products, rows, packed *int16, pairs int, rowLeast *[BlockRows]int32, columnLeast *[BlockColumns]int32)

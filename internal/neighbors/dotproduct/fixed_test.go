@@ -9,7 +9,8 @@ import (
 	"github.com/pairstream/pairstream/internal/base/rng"
 )
 
-// TestFixedProductsAreExact compares blocks and gathered products with sums of integers, and their bits with the thresholds.
+// TestFixedProductsAreExact compares blocks and gathered products with sums of integers, and their bits with the
+// thresholds.
 func TestFixedProductsAreExact(t *testing.T) {
 	for _, dim := range []int{1, 31, 32, 33, 256, 300} {
 		f, g := NewFixed(random(13, dim, 1)), NewFixed(random(70, dim, 2))
@@ -57,7 +58,8 @@ func TestFixedProductsAreExact(t *testing.T) {
 	}
 }
 
-// TestFixedProductsAreNear holds integer products against those of float32, for rows of ordinary, great and tiny values.
+// TestFixedProductsAreNear holds integer products against those of float32, for rows of ordinary, great and tiny
+// values.
 func TestFixedProductsAreNear(t *testing.T) {
 	for _, size := range []float32{1, 1e-3, 1e12, 1e-21} {
 		a, b := NewMatrix(20, 100), NewMatrix(20, 100)

@@ -68,7 +68,8 @@ func TestEmptyFile(t *testing.T) {
 	must.Do(t, m.Close())
 }
 
-// TestOtherFaultsStayGos cuts a file that somebody else has mapped. The Go runtime gets that fault, and makes it a panic.
+// TestOtherFaultsStayGos cuts a file that somebody else has mapped. The Go runtime gets that fault, and makes it a
+// panic.
 func TestOtherFaultsStayGos(t *testing.T) {
 	must.Do(t, must.Get(filemap.Map(file(t)))(t).Close()) // the handler is there
 	f := file(t)

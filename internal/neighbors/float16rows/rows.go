@@ -1,8 +1,8 @@
 // Package float16rows keeps growing matrices of float16 rows outside the Go heap.
 //
-// A group of a million pairs holds a gigabyte of vectors. On the Go heap the collector would let as much garbage pile up
-// beside them before it runs, and growing by append would copy them; here a matrix is one reservation of address space
-// whose pages come into being when a row is written, and go back to the system when the last user lets go.
+// A group of a million pairs holds a gigabyte of vectors. On the Go heap the collector would let as much garbage pile
+// up beside them before it runs, and growing by append would copy them; here a matrix is one reservation of address
+// space whose pages come into being when a row is written, and go back to the system when the last user lets go.
 //
 // Guarantees:
 //

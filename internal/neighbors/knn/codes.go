@@ -35,7 +35,8 @@ const (
 	mostWidth = 4096
 )
 
-// EncodeRow rounds a row to codes (nearest, ties to even), and returns its scale. It computes the same on every machine.
+// EncodeRow rounds a row to codes (nearest, ties to even), and returns its scale. It computes the same on every
+// machine.
 func EncodeRow(row []float32, into []int8) (scale float32) {
 	most := largest(row)
 	if most == 0 {
@@ -69,15 +70,15 @@ func largest(row []float32) float64 {
 	return most
 }
 
-// CodeHit is a row of a scan whose score reached the bound of a query. Times the query's scale, the score is about the inner
-// product of the two vectors.
+// CodeHit is a row of a scan whose score reached the bound of a query. Times the query's scale, the score is about the
+// inner product of the two vectors.
 type CodeHit struct {
 	Query, Row int32
 	Score      float32
 }
 
-// CodeScanner compares queries with rows of 8 bits. Products are exact integers, and a score is one of them times the row's
-// scale in float32. So every implementation finds the same.
+// CodeScanner compares queries with rows of 8 bits. Products are exact integers, and a score is one of them times the
+// row's scale in float32. So every implementation finds the same.
 type CodeScanner interface {
 	// ScanCodes lists the rows whose scores reach least of a query, in any order, in the memory of hits. Queries lie one
 	// after another.

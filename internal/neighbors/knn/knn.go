@@ -2,7 +2,8 @@
 // answers do not depend on who solves them.
 //
 // In go matrices of unit rows and parameters; out come positions. An [Engine] solves the problems. There are three:
-// knn/cpu is quick on a processor, knn/device on a GPU, and knn/reference is the plain one that tests compare them with.
+// knn/cpu is quick on a processor, knn/device on a GPU, and knn/reference is the plain one that tests compare them
+// with.
 //
 // Guarantees that every engine gives:
 //
@@ -176,15 +177,16 @@ type Searcher interface {
 	NewLists(centroids []float32, dim int) (Lists, error)
 }
 
-// Lists are inverted lists of rows that lie elsewhere. They do not change, so searches may run concurrently until Close.
+// Lists are inverted lists of rows that lie elsewhere. They do not change, so searches may run concurrently until
+// Close.
 type Lists interface {
 	// Extended returns lists that hold the rows of m from first on as well, each in the list of its number.
 	Extended(m Matrix, first int, numbers []int32) (Lists, error)
-	// Probe finds the lists whose centroids have the largest inner products with the query, best first. Where they are a part
-	// of all, a few may be others that are about as near.
+	// Probe finds the lists whose centroids have the largest inner products with the query, best first. Where they are a
+	// part of all, a few may be others that are about as near.
 	Probe(q []float32, probes int) ([]int64, error)
-	// Search finds the k best rows, best first, of the nearest lists and of [from, m.Rows). A few may be others that are about
-	// as near; the similarities are those of the rows.
+	// Search finds the k best rows, best first, of the nearest lists and of [from, m.Rows). A few may be others that are
+	// about as near; the similarities are those of the rows.
 	Search(m Matrix, from int, q []float32, k, probes int) ([]Hit, error)
 	Close()
 }

@@ -24,8 +24,8 @@ type Kernel interface {
 // Lloyd runs k-means over the rows of x with the kernel's arithmetic.
 //
 // Centroids are float64 means, rounded to float32 for the next assignment. A cluster that lost its last member takes
-// over the row that lies farthest from its centre, the lower position on a tie, out of clusters of two or more; clusters
-// are served in ascending order. The rounds end early when one changes no assignment.
+// over the row that lies farthest from its centre, the lower position on a tie, out of clusters of two or more;
+// clusters are served in ascending order. The rounds end early when one changes no assignment.
 func Lloyd(ctx context.Context, x Matrix, p KMeansParams, kernel Kernel) (Clusters, error) {
 	if err := x.Check(); err != nil {
 		return Clusters{}, err

@@ -37,7 +37,8 @@ func CheckScores(x Matrix, left, right []int32, scores []float64) error {
 }
 
 // Seeds draws rows of x to start k-means from: by k-means++ over a random sample of a few rows per cluster, which costs
-// less than one iteration and leads to less inertia than random rows. The rows are distinct, and the same for the same r.
+// less than one iteration and leads to less inertia than random rows. The rows are distinct, and the same for the same
+// r.
 func Seeds(ctx context.Context, scorer Scorer, x Matrix, clusters int, r *rand.Rand) ([]int32, error) {
 	if err := x.Check(); err != nil {
 		return nil, err
@@ -79,8 +80,9 @@ type seeding struct {
 	right   []int32
 	scores  []float64
 
-	// Codes tell which rows are near. The product of a row with a chosen one, in their unit, has to reach half of the sum of the
-	// two squares less half of what is nearest. Codes are shifted by the row's part of that. Nil: every row is measured.
+	// Codes tell which rows are near. The product of a row with a chosen one, in their unit, has to reach half of the sum
+	// of the two squares less half of what is nearest. Codes are shifted by the row's part of that. Nil: every row is
+	// measured.
 	codes  *dotproduct.Codes
 	unit   float64
 	slack  int64

@@ -1,5 +1,6 @@
-// Package scope records which closed groups a group asks for neighbours, where it may ask those of all lanes. Which groups of
-// other lanes are closed when a group closes is chance, so owners agree on it (package internal/log/decision).
+// Package scope records which closed groups a group asks for neighbours, where it may ask those of all lanes. Which
+// groups of other lanes are closed when a group closes is chance, so owners agree on it (package
+// internal/log/decision).
 //
 //  1. A place is a group, with the number of others that it asks at most.
 //  2. A note names segments with their digests. A replay waits for those of the same groups. A group asks only what was

@@ -249,8 +249,8 @@ func (w *worker) scan(at listRef, queries []int32) error {
 	return nil
 }
 
-// each calls take for the rows whose scores reach least. A scan knows scores without the scales of queries, so its bounds
-// are a little lower than least.
+// each calls take for the rows whose scores reach least. A scan knows scores without the scales of queries, so its
+// bounds are a little lower than least.
 func (w *worker) each(rows knn.Codes, q Queries, least func(int) float32, take func(i int, row int32, score float32)) error {
 	const lower, upper = 1 - 1e-6, 1 + 1e-6
 	bounds := make([]float32, q.Len())

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// TestSearchIsExactAmongFewRows compares a search that visits all lists with every row's score, by both engines and with any
-// number of workers.
+// TestSearchIsExactAmongFewRows compares a search that visits all lists with every row's score, by both engines and
+// with any number of workers.
 func TestSearchIsExactAmongFewRows(t *testing.T) {
 	const n, dim, k, queries = 250, 16, 7, 40
 	crawl := knntest.New(rng.New(2, "segment"), 4, 3, dim)
@@ -47,8 +47,8 @@ func TestSearchIsExactAmongFewRows(t *testing.T) {
 	}
 }
 
-// TestRecall compares searches with exact ones over the vectors that were coded, in 96,000 rows of which a search visits a
-// sixth.
+// TestRecall compares searches with exact ones over the vectors that were coded, in 96,000 rows of which a search
+// visits a sixth.
 func TestRecall(t *testing.T) {
 	const groups, n, dim, lists, queries, k = 4, 24_000, 32, 150, 300, 10
 	crawl := knntest.New(rng.New(3, "segment"), 40, 10, dim)

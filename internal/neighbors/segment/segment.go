@@ -147,8 +147,8 @@ func Map(file *os.File) (*Segment, error) {
 	return s, nil
 }
 
-// Err returns an error that wraps [ErrInvalid] when the file was cut while it was mapped: what the segment says since then
-// may be zeros. Whoever uses a segment asks before the result counts.
+// Err returns an error that wraps [ErrInvalid] when the file was cut while it was mapped: what the segment says since
+// then may be zeros. Whoever uses a segment asks before the result counts.
 func (s *Segment) Err() error {
 	if s.file == nil || s.file.Err() == nil {
 		return nil

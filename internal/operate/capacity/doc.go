@@ -1,7 +1,9 @@
-// Package capacity counts what a crawl of so many pairs needs, to be encoded, grouped and trained on within so many days.
+// Package capacity counts what a crawl of so many pairs needs, to be encoded, grouped and trained on within so many
+// days.
 //
-// A [Request] goes in: pairs, days, a model's counts of operations, and a kind of GPU. A [Plan] comes out: how many GPUs and
-// processor cores every stage needs, lanes, storage, traffic and memory. It lists the [Assumption] behind every figure.
+// A [Request] goes in: pairs, days, a model's counts of operations, and a kind of GPU. A [Plan] comes out: how many
+// GPUs and processor cores every stage needs, lanes, storage, traffic and memory. It lists the [Assumption] behind
+// every figure.
 //
 // What is promised:
 //
@@ -9,8 +11,9 @@
 //  2. Every stage does its work in the days that were asked for, if the assumptions hold.
 //  3. A request that no plan can meet is an error that says which value to change.
 //
-// Time is laid out as this: a tenth of the days passes before training begins. Half of that fills the first group of every lane,
-// and half closes them. The rest is training's. Later groups are filled and closed while their lanes train on those before.
+// Time is laid out as this: a tenth of the days passes before training begins. Half of that fills the first group of
+// every lane, and half closes them. The rest is training's. Later groups are filled and closed while their lanes train
+// on those before.
 //
 // It does not know queues, failures or slow networks: nothing is added for them.
 package capacity

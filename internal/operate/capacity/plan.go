@@ -59,7 +59,8 @@ func (r Request) trainRate() float64 {
 	return trainShare * r.GPU.Operations / r.Model.Train
 }
 
-// closing returns the seconds of a GPU to close a group of n pairs: products, the passes over them, and starts of kernels.
+// closing returns the seconds of a GPU to close a group of n pairs: products, the passes over them, and starts of
+// kernels.
 func (r Request) closing(n float64) float64 {
 	pairs := n * n
 	return 4*r.Model.Dim*pairs/(productShare*r.GPU.Operations) + scoreBytes*pairs/(bandwidthShare*r.GPU.Bandwidth) + 2*pairs/tilePairs*tileSeconds
@@ -141,8 +142,8 @@ func (r Request) layOut(w work, lanes int) (Plan, error) {
 	return p, nil
 }
 
-// Bytes returns the bytes of a pair in a topic, keys and headers included, with vectors of dim values and positives. It is 0
-// for topics that have no pairs.
+// Bytes returns the bytes of a pair in a topic, keys and headers included, with vectors of dim values and positives. It
+// is 0 for topics that have no pairs.
 func Bytes(topic schemas.Topic, dim float64) float64 {
 	b := topicBytes[topic]
 	return b.fixed + b.value*dim

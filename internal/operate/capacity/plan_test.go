@@ -8,8 +8,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// round has figures that are easy to count with. Of its operations a second, 1.8e14 are the encoder's and Con-D's, 1e14 are
-// training's and 3.2e14 the indexer's.
+// round has figures that are easy to count with. Of its operations a second, 1.8e14 are the encoder's and Con-D's, 1e14
+// are training's and 3.2e14 the indexer's.
 var round = GPU{Name: "round", Operations: 1e15, Bandwidth: 1.25e12, Memory: 100e9}
 
 func request() Request {
@@ -26,8 +26,8 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// The figures of a plan by hand. A day has 86,400 s: training has 777,600 s, and the first groups are filled in 43,200 s and
-// closed in as many. A GPU encodes 10,000 pairs/s, scores 5,000 and trains on 1,000.
+// The figures of a plan by hand. A day has 86,400 s: training has 777,600 s, and the first groups are filled in 43,200
+// s and closed in as many. A GPU encodes 10,000 pairs/s, scores 5,000 and trains on 1,000.
 func TestPlanByHand(t *testing.T) {
 	p := must.Get(Make(request()))(t)
 	const (

@@ -221,8 +221,8 @@ func Number(v float64) string {
 // widest is the most letters of a cell in print.
 const widest = 40
 
-// Print prints all tables. Package console draws the curves. Texts of manifests, which may be a stranger's, do not steer the
-// terminal.
+// Print prints all tables. Package console draws the curves. Texts of manifests, which may be a stranger's, do not
+// steer the terminal.
 func (c *Comparison) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, t := range c.Tables {

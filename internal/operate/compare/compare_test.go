@@ -22,8 +22,8 @@ func batch(epoch int32, strategy string, high float64, probabilities ...float32)
 	return b
 }
 
-// TestRecorderCountsAsTheTrainerDoes: a probability at a threshold lies between the two, and a batch's own threshold goes
-// first.
+// TestRecorderCountsAsTheTrainerDoes: a probability at a threshold lies between the two, and a batch's own threshold
+// goes first.
 func TestRecorderCountsAsTheTrainerDoes(t *testing.T) {
 	r := NewRecorder(Thresholds{High: 0.75, Low: 0.5})
 	p := []float32{0.875, 0.75, 0.5, 1, 0.25, 1, 0, 0.625} // those of -1 do not count

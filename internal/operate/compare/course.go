@@ -152,7 +152,8 @@ func means(reports []Report) map[string]float64 {
 	return sums
 }
 
-// lastOfEach returns reports by step. Of those of one kind and step, which a trainer repeats after a crash, the last counts.
+// lastOfEach returns reports by step. Of those of one kind and step, which a trainer repeats after a crash, the last
+// counts.
 func lastOfEach(reports []Report) []Report {
 	type place struct {
 		kind string

@@ -180,8 +180,8 @@ func (m *matrix) fill(images, texts [][]float32) {
 // besideFrom bounds the mini-batches that a random one is drawn from.
 const besideFrom = 16
 
-// beside draws as many pairs at random from the same epoch, one after another from mini-batches that lie apart. What the
-// trainer made of them is compared, so the same model has seen both.
+// beside draws as many pairs at random from the same epoch, one after another from mini-batches that lie apart. What
+// the trainer made of them is compared, so the same model has seen both.
 func (s *Server) beside(ctx context.Context, v *batchView) error {
 	if v.Features < 0 || v.Matrix.N < 2 {
 		return nil

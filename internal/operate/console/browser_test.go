@@ -32,8 +32,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// These tests open the pages in a real Chromium, as `make test-console` does. PAIRSTREAM_CHROMIUM names the browser, and
-// PAIRSTREAM_AXE the file axe.min.js of axe-core.
+// These tests open the pages in a real Chromium, as `make test-console` does. PAIRSTREAM_CHROMIUM names the browser,
+// and PAIRSTREAM_AXE the file axe.min.js of axe-core.
 
 var (
 	rewrite = flag.Bool("rewrite", false, "write the stored screenshots anew")
@@ -214,8 +214,8 @@ func TestBrowserEmptyLog(t *testing.T) {
 	}
 }
 
-// The pages are the same from run to run but for times, and for how long a stage has stood still. hide ends the events, so
-// that nothing comes back.
+// The pages are the same from run to run but for times, and for how long a stage has stood still. hide ends the events,
+// so that nothing comes back.
 const hide = `dispatchEvent(new Event("pagehide"));
 document.querySelectorAll("time, .quiet time, .lead, .big").forEach(e => { e.style.visibility = "hidden" });
 document.querySelectorAll(".lag, .why, .notice").forEach(e => { e.style.display = "none" })`

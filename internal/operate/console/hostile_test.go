@@ -11,7 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
-// TestHostileRequests sends the console what no browser should, beside many idle connections, and wants a page behind it.
+// TestHostileRequests sends the console what no browser should, beside many idle connections, and wants a page behind
+// it.
 func TestHostileRequests(t *testing.T) {
 	short := 300 * time.Millisecond
 	s := open(t, runlog.Options{Pairs: 10}, func(o *console.Options) {

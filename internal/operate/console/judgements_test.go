@@ -26,7 +26,8 @@ func guarded() runlog.Options {
 
 var shown = regexp.MustCompile(`name="image" value="([0-9a-f]+)"><input type="hidden" name="text" value="([0-9a-f]+)"`)
 
-// The page says what the guard says, proposes a threshold when enough was judged, and lists what people and Con-D see otherwise.
+// The page says what the guard says, proposes a threshold when enough was judged, and lists what people and Con-D see
+// otherwise.
 func TestConnectionsSayHowMuchIsTrue(t *testing.T) {
 	s := open(t, guarded(), nil)
 	body := s.get("/connections/0/0?sample=most")

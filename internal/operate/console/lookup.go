@@ -78,8 +78,8 @@ func record[T schemas.Record](ctx context.Context, c *recordCache, topic schemas
 // takenBack stands in the place of a text that is taken back.
 const takenBack = "(taken back)"
 
-// without returns a mini-batch without the texts and pictures that are taken back; any other record as it is. Records that
-// are kept are shared, and are not changed.
+// without returns a mini-batch without the texts and pictures that are taken back; any other record as it is. Records
+// that are kept are shared, and are not changed.
 func (c *recordCache) without(r schemas.Record) schemas.Record {
 	switch b := r.(type) {
 	case *schemas.Batch:

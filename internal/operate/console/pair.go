@@ -242,8 +242,8 @@ type stop struct {
 	After string // since the stop before
 }
 
-// location is where a record with the pair lies. input names the topic whose record it was made of, when that is a stop as
-// well.
+// location is where a record with the pair lies. input names the topic whose record it was made of, when that is a stop
+// as well.
 type location struct {
 	what   string
 	topic  schemas.Topic

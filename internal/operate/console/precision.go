@@ -35,7 +35,8 @@ func (p precisionPoint) String() string {
 }
 
 const (
-	// judgedForProposal is how many judgements above a threshold are wanted before it is proposed. The guard wants as many.
+	// judgedForProposal is how many judgements above a threshold are wanted before it is proposed. The guard wants as
+	// many.
 	judgedForProposal = 20
 	// proposedPrecision is what the lower end of a proposed threshold's interval is above.
 	proposedPrecision = 0.8
@@ -132,7 +133,8 @@ func (s *Server) precisionOf(ctx context.Context, g *index.Group) (*precisionVie
 	return v, nil
 }
 
-// Curve draws the share of true connections over the threshold, with its interval, and the guard's own interval at its threshold.
+// Curve draws the share of true connections over the threshold, with its interval, and the guard's own interval at its
+// threshold.
 func (v *precisionView) Curve() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" font-family="system-ui, sans-serif" font-size="11"><title>True connections by threshold</title>`,

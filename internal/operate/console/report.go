@@ -69,8 +69,8 @@ type reportExample struct {
 	SE      []template.URL
 }
 
-// Report writes everything worth keeping of a run into one page, which needs no other file and runs no script. The index
-// has been filled.
+// Report writes everything worth keeping of a run into one page, which needs no other file and runs no script. The
+// index has been filled.
 func Report(ctx context.Context, w io.Writer, o Options) error {
 	pages, err := parsePages()
 	if err != nil {
@@ -151,8 +151,8 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 	return err
 }
 
-// compareModels puts the model that all runs began with before what the other runs have made of it, and this run's last.
-// There is nothing to compare before two evaluations.
+// compareModels puts the model that all runs began with before what the other runs have made of it, and this run's
+// last. There is nothing to compare before two evaluations.
 func (s *Server) compareModels(runs []run) (m models) {
 	evaluations := func(x run) (list []index.Report) {
 		for _, e := range lastEvaluations(x.reports) {

@@ -96,7 +96,8 @@ func TestReplaysAreCompared(t *testing.T) {
 	}
 }
 
-// TestManifestsOfStrangers has files in CONSOLE_MANIFESTS that a reader would wait for, cannot draw or must not show as they are.
+// TestManifestsOfStrangers has files in CONSOLE_MANIFESTS that a reader would wait for, cannot draw or must not show as
+// they are.
 func TestManifestsOfStrangers(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, small, func(o *console.Options) { o.Settings.Manifests = dir })

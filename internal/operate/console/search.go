@@ -198,7 +198,8 @@ func (s *Server) askLive(ctx context.Context, method, path string, body []byte, 
 	return json.Unmarshal(raw, into)
 }
 
-// uploadsAtOnce is the number of images that are read and embedded at a time. Others wait, with nothing of theirs in memory.
+// uploadsAtOnce is the number of images that are read and embedded at a time. Others wait, with nothing of theirs in
+// memory.
 const uploadsAtOnce = 2
 
 // searchImage looks for pairs like an uploaded image.

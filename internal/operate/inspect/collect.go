@@ -110,8 +110,8 @@ func (c *Collector) readLane(ctx context.Context, lane int, s *snapshot) error {
 	return c.readGroups(ctx, lane, s)
 }
 
-// readGroups reads where the last closed group ends, the number of the one behind the last chunk, and whether the guard of
-// connections has switched them off.
+// readGroups reads where the last closed group ends, the number of the one behind the last chunk, and whether the guard
+// of connections has switched them off.
 func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error {
 	manifest, err := lastMade[*schemas.Group](ctx, c, schemas.Groups, lane, s)
 	if err != nil {
@@ -134,8 +134,8 @@ func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error
 	return err
 }
 
-// guard returns what the discriminator's mark says of the guard of connections, whether or not the record says it. The state
-// of a mark is JSON with the key check (discriminator/service).
+// guard returns what the discriminator's mark says of the guard of connections, whether or not the record says it. The
+// state of a mark is JSON with the key check (discriminator/service).
 func (t laneTopic) guard() *schemas.Check {
 	if !t.found {
 		return nil

@@ -88,8 +88,8 @@ func TestCollect(t *testing.T) {
 	s := collect(t, c)
 
 	wantLag := []map[string]int64{
-		// 12 records less 8 committed; 8 embeddings in the log less 4 committed; 2 manifests less 1; 6 batches less 5; the trainer
-		// has not committed: 5 scored less 1 block, less the seal at the end.
+		// 12 records less 8 committed; 8 embeddings in the log less 4 committed; 2 manifests less 1; 6 batches less 5; the
+		// trainer has not committed: 5 scored less 1 block, less the seal at the end.
 		{"encoder": 3, "indexer": 4, "grouper": 1, "discriminator": 1, "trainer": 3},
 		{"encoder": 3, "indexer": 0, "grouper": 0, "discriminator": 0, "trainer": 0},
 	}
@@ -247,7 +247,8 @@ func TestCollectEnds(t *testing.T) {
 	}
 }
 
-// A lane whose last scored batch says that connections are off says so, whatever follows. One that is measured does not.
+// A lane whose last scored batch says that connections are off says so, whatever follows. One that is measured does
+// not.
 func TestCollectSaysThatConnectionsAreOff(t *testing.T) {
 	log := openLog(t, 4)
 	w := newWriter(t, log)
@@ -275,8 +276,8 @@ func TestCollectSaysThatConnectionsAreOff(t *testing.T) {
 	}
 }
 
-// The mark of a lane says what its guard does, where no record says that connections are on. What another discriminator has
-// put into a mark hides nothing.
+// The mark of a lane says what its guard does, where no record says that connections are on. What another discriminator
+// has put into a mark hides nothing.
 func TestCollectSaysWhatTheGuardDoes(t *testing.T) {
 	log := openLog(t, 5)
 	w := newWriter(t, log)

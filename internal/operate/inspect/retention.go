@@ -18,9 +18,9 @@ import (
 
 // Retention says what may be deleted.
 //
-// The rule: a record of a lane is needed as long as somebody would read it who goes on after a crash. Stages go on from the
-// mark that they would resume from, the trainer from its checkpoint before the last, and producers from their notes. What
-// lies before all of these may be deleted. A replay needs everything.
+// The rule: a record of a lane is needed as long as somebody would read it who goes on after a crash. Stages go on from
+// the mark that they would resume from, the trainer from its checkpoint before the last, and producers from their
+// notes. What lies before all of these may be deleted. A replay needs everything.
 type Retention struct {
 	Namespace string    `json:"namespace"`
 	Time      time.Time `json:"time"`
@@ -150,8 +150,8 @@ func (c needs) ofLane(ctx context.Context, lane int) ([]Need, error) {
 	return out, nil
 }
 
-// needAgain adds what a stage reads of its own output when it goes on. The record of a seq lies at the offset of this number
-// or, behind repetitions, further on.
+// needAgain adds what a stage reads of its own output when it goes on. The record of a seq lies at the offset of this
+// number or, behind repetitions, further on.
 func needAgain(ctx context.Context, log *stream.Log, mark stream.Mark, of map[schemas.Topic]*Need, writes []schemas.Topic, stage string) error {
 	for _, p := range mark.Inputs {
 		if !slices.Contains(writes, p.Topic) {
@@ -203,8 +203,8 @@ func (n *Need) measure(ctx context.Context, log *stream.Log) error {
 // recordBytes is about what a record takes besides its value.
 const recordBytes = 100
 
-// about returns the time of the first record of a range of offsets, and about how many bytes there are. It reads the first
-// few alone.
+// about returns the time of the first record of a range of offsets, and about how many bytes there are. It reads the
+// first few alone.
 func about(ctx context.Context, log *stream.Log, n *Need, from, end int64) (*time.Time, int64, error) {
 	if from >= end {
 		return nil, 0, nil
@@ -253,8 +253,8 @@ func resumeStep(ctx context.Context, log *stream.Log) (step, error) {
 	return step{steps[max(0, len(steps)-2)], true}, nil
 }
 
-// trainerPlace returns the seq of the first features of a lane that the trainer would make again. Neither these nor their
-// batch lie before the offset of this number, as offsets run ahead of seqs.
+// trainerPlace returns the seq of the first features of a lane that the trainer would make again. Neither these nor
+// their batch lie before the offset of this number, as offsets run ahead of seqs.
 func trainerPlace(ctx context.Context, log *stream.Log, lane int, from step) (int64, error) {
 	b, err := log.Bounds(ctx, schemas.Features, lane)
 	if err != nil || !from.known {

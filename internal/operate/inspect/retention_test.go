@@ -69,8 +69,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestRetentionOfWhatIsReadAgain marks a lane of the grouper whose owner would read its own batches from seq 2 on. A log that
-// begins with repetitions has them. A log that begins behind them has lost what is needed.
+// TestRetentionOfWhatIsReadAgain marks a lane of the grouper whose owner would read its own batches from seq 2 on. A
+// log that begins with repetitions has them. A log that begins behind them has lost what is needed.
 func TestRetentionOfWhatIsReadAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		repeated int64 // first seq that the log holds twice

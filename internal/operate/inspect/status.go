@@ -237,8 +237,8 @@ func (a Account) Adds() bool {
 	return a.Published == a.Waiting+a.NoPairs+a.Open+a.Closed.Since+a.Closed.Records()
 }
 
-// SetAside returns how many dead letters the account stands for: all that was refused but for what was taken back, and all
-// that is no pair.
+// SetAside returns how many dead letters the account stands for: all that was refused but for what was taken back, and
+// all that is no pair.
 func (a Account) SetAside() int64 {
 	return sum(a.Closed.Refused) - a.Closed.Refused[schemas.MaskForgotten] + a.NoPairs + a.Closed.Others
 }

@@ -1,8 +1,8 @@
-// Package progress prints what training has reported, as a table, JSON, CSV, TensorBoard's events, or to MLflow and Weights &
-// Biases through the Python package. `pairstream progress` is this package's.
+// Package progress prints what training has reported, as a table, JSON, CSV, TensorBoard's events, or to MLflow and
+// Weights & Biases through the Python package. `pairstream progress` is this package's.
 //
-// In go the topic progress and options; out comes every report once: a step that was repeated after a crash appears in its
-// first place, with its last report. Records that are no reports are counted and left out.
+// In go the topic progress and options; out comes every report once: a step that was repeated after a crash appears in
+// its first place, with its last report. Records that are no reports are counted and left out.
 package progress
 
 import (
@@ -26,7 +26,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Options say what is printed, and how. JSON, CSV, Board and Tracker.To exclude one another; none of them prints a table.
+// Options say what is printed, and how. JSON, CSV, Board and Tracker.To exclude one another; none of them prints a
+// table.
 type Options struct {
 	JSON, CSV bool
 	Board     string   // folder for a file of TensorBoard's
@@ -88,8 +89,8 @@ type reported struct {
 	Checkpoint string           `json:"checkpoint,omitempty"`
 }
 
-// readProgress returns the reports of some kinds, or of all, up to the offset end. The last one of a kind and step counts,
-// in its place. unread says how many records are no reports, or of a newer version.
+// readProgress returns the reports of some kinds, or of all, up to the offset end. The last one of a kind and step
+// counts, in its place. unread says how many records are no reports, or of a newer version.
 func readProgress(ctx context.Context, log *stream.Log, end int64, kinds []string) (reports []reported, unread, err error) {
 	known := []string{schemas.ProgressStep, schemas.ProgressEval, schemas.ProgressCheckpoint}
 	for _, kind := range kinds {

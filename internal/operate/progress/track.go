@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/base/display"
 )
 
-// Tracker hands reports to a service that keeps experiments. The Python package does it, through the service's own client:
-// a process that reads the reports from its standard input, as JSON.
+// Tracker hands reports to a service that keeps experiments. The Python package does it, through the service's own
+// client: a process that reads the reports from its standard input, as JSON.
 type Tracker struct {
 	To      string // the service, of Trackers; empty: none
 	Project string // MLflow's experiment, or the project of Weights & Biases
@@ -34,8 +34,8 @@ func (t *Tracker) check() error {
 	return nil
 }
 
-// program is `python -m pairstream`, but for the working folder: a json.py in there would run. -P and PYTHONSAFEPATH need Python
-// 3.11, and -I leaves out packages of the user.
+// program is `python -m pairstream`, but for the working folder: a json.py in there would run. -P and PYTHONSAFEPATH
+// need Python 3.11, and -I leaves out packages of the user.
 const program = "import sys; sys.path = [p for p in sys.path if p]; import runpy; runpy.run_module('pairstream', run_name='__main__', alter_sys=True)"
 
 // run starts the process, and lets write give it the reports. When the process ends early, the context of write ends.

@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// A run whose records are of several models says so, unless its encoder has followed the trainer. A replay that differs says
-// what had changed.
+// A run whose records are of several models says so, unless its encoder has followed the trainer. A replay that differs
+// says what had changed.
 func TestARunThatChangedSaysSo(t *testing.T) {
 	models := []Model{{schemas.Embeddings, "b"}, {schemas.Scored, "c"}, {schemas.Embeddings, "a"}}
 	m := &Manifest{Models: models}

@@ -48,8 +48,8 @@ func copyPairs(ctx context.Context, m *Manifest, from, to *stream.Log) ([]shifts
 	return all, nil
 }
 
-// copySkips lets the replay's readers pass over what operators have given up in the original. A replay has the same seqs.
-// What was foreign in the original is not made again.
+// copySkips lets the replay's readers pass over what operators have given up in the original. A replay has the same
+// seqs. What was foreign in the original is not made again.
 func copySkips(ctx context.Context, from, to *stream.Log) error {
 	skips, err := from.Skips(ctx)
 	if err != nil {
@@ -192,7 +192,8 @@ func (m *Manifest) FollowAsked(ctx context.Context, to *stream.Log) error {
 	})
 }
 
-// FollowJudgements lets the replay's discriminator count what people had said of connections at each place of the original.
+// FollowJudgements lets the replay's discriminator count what people had said of connections at each place of the
+// original.
 func (m *Manifest) FollowJudgements(ctx context.Context, to *stream.Log) error {
 	return feedback.Notes.Repeat(ctx, to, m.Judged, func(got, want feedback.Count) error {
 		if got == want {
@@ -203,9 +204,10 @@ func (m *Manifest) FollowJudgements(ctx context.Context, to *stream.Log) error {
 	})
 }
 
-// FollowWeights lets the replay's encoder use the weights of the original's from the same records on, where that followed
-// the trainer. It copies their files from the original's folder of checkpoints to the replay's. The replay's trainer makes
-// the files again that are not there any more, at their steps; FollowWeights returns these, and without a trainer it refuses.
+// FollowWeights lets the replay's encoder use the weights of the original's from the same records on, where that
+// followed the trainer. It copies their files from the original's folder of checkpoints to the replay's. The replay's
+// trainer makes the files again that are not there any more, at their steps; FollowWeights returns these, and without a
+// trainer it refuses.
 func (m *Manifest) FollowWeights(ctx context.Context, to *stream.Log, folder string, withoutTrainer bool) (gone []string, err error) {
 	if len(m.Choices) == 0 {
 		return nil, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestDescribeTellsWhatCame describes a run with mini-batches, reports and a record that nobody can read. Its manifest keeps
-// the course, with every list of numbers on one line.
+// TestDescribeTellsWhatCame describes a run with mini-batches, reports and a record that nobody can read. Its manifest
+// keeps the course, with every list of numbers on one line.
 func TestDescribeTellsWhatCame(t *testing.T) {
 	log := openLog(t, logtest.Broker(t), "production")
 	must.Get(runlog.Write(t.Context(), log, runlog.Options{Pairs: 40, Batch: 8, Epochs: 2, NoImages: true}))(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// A replay asks the groups that the original has asked. It goes on with what it has noted, and refuses a namespace in which
-// groups ask others.
+// A replay asks the groups that the original has asked. It goes on with what it has noted, and refuses a namespace in
+// which groups ask others.
 func TestReplayAsksTheSameGroups(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 2)
 	m := &Manifest{Asked: []scope.Choice{

@@ -26,8 +26,8 @@ func Settings(known []config.Setting, environ map[string]string) map[string]stri
 	return values
 }
 
-// IsPlace reports whether a setting says where a process is, what it talks to and how it proves who it is, not what it makes
-// of its input.
+// IsPlace reports whether a setting says where a process is, what it talks to and how it proves who it is, not what it
+// makes of its input.
 func IsPlace(variable string) bool {
 	for _, prefix := range []string{"KAFKA_", "HTTP_", "HEALTH_", "LOG_", "CONSOLE_", "INGEST_", "MASTER_", "RANK_", "OTEL_"} {
 		if strings.HasPrefix(variable, prefix) {
@@ -73,9 +73,10 @@ type Place struct {
 	Overrides   map[string]string // settings that differ from those of the manifest
 }
 
-// Environ returns the environment of a replay. A manifest may come from a stranger, so connections, places and secrets come
-// from environ and the overrides alone, and so does what a value of the manifest would open (see opens). Everything else
-// comes from the manifest and the overrides. Warnings say what was left out and what may make the replay differ.
+// Environ returns the environment of a replay. A manifest may come from a stranger, so connections, places and secrets
+// come from environ and the overrides alone, and so does what a value of the manifest would open (see opens).
+// Everything else comes from the manifest and the overrides. Warnings say what was left out and what may make the
+// replay differ.
 func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p Place) (values map[string]string, warnings []string) {
 	values = make(map[string]string)
 	settings := make(map[string]config.Setting)

@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// A replay counts what the original has counted, also where people have said nothing then. It goes on with what it has noted,
-// and refuses a namespace in which something else counts.
+// A replay counts what the original has counted, also where people have said nothing then. It goes on with what it has
+// noted, and refuses a namespace in which something else counts.
 func TestReplayFollowsJudgements(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 2)
 	place := func(epoch int32) feedback.Place {

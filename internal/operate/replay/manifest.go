@@ -94,8 +94,8 @@ func ReadManifest(path string) (*Manifest, error) {
 	return readManifest(file)
 }
 
-// ReadManifestIn does what ReadManifest does, in a folder that others may write to: a pipe or a device, which a reader would
-// wait for, is no manifest.
+// ReadManifestIn does what ReadManifest does, in a folder that others may write to: a pipe or a device, which a reader
+// would wait for, is no manifest.
 func ReadManifestIn(dir, name string) (*Manifest, time.Time, error) {
 	file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

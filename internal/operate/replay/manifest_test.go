@@ -158,8 +158,8 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-// TestManifestOpensNothing has a manifest of a stranger that names where to connect, what to listen on, secrets, programs and
-// other machines. The environment and --set alone may.
+// TestManifestOpensNothing has a manifest of a stranger that names where to connect, what to listen on, secrets,
+// programs and other machines. The environment and --set alone may.
 func TestManifestOpensNothing(t *testing.T) {
 	known := append(slices.Clone(known), []config.Setting{
 		{Variable: "KAFKA_TLS", Default: "false"},

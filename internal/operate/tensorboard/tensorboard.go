@@ -1,7 +1,7 @@
 // Package tensorboard writes curves in the format of TensorBoard's event files, which other tools read as well.
 //
-// A file is a row of records. Each has the length of its data, the data and a checksum of both (TFRecord). The data of a
-// record is an Event, a protocol buffer of TensorFlow. The first one names the version of the format.
+// A file is a row of records. Each has the length of its data, the data and a checksum of both (TFRecord). The data of
+// a record is an Event, a protocol buffer of TensorFlow. The first one names the version of the format.
 package tensorboard
 
 import (

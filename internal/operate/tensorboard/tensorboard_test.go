@@ -10,7 +10,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// written is what TensorBoard 2.21 writes of the same events, with its RecordWriter and a deterministic protocol buffer.
+// written is what TensorBoard 2.21 writes of the same events, with its RecordWriter and a deterministic protocol
+// buffer.
 const written = "1800000000000000a37f4b220900001060b813da411a0d627261696e2e4576656e743a32150f8ae433" +
 	"000000000000000ca720560900006060b813da4110ac022a250a110a0a6576616c2f74725f72311500000e420a100a09737465702f6c6f737315cdccccbdcbb90186"
 

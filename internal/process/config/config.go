@@ -5,8 +5,8 @@
 // struct, [Redacted] prepares it for the log, and [Table] is the table of docs/settings.md, so that none of the
 // three can contradict another. Passwords in URLs get into no log and no error, and [Parse] refuses control characters.
 //
-// Cores know no variables: the problems that they find name fields of their options (see internal/base/invalid). A settings
-// struct has fields of the same names, and [Variables] puts its variables in their place.
+// Cores know no variables: the problems that they find name fields of their options (see internal/base/invalid). A
+// settings struct has fields of the same names, and [Variables] puts its variables in their place.
 //
 // The same environment always gives the same result and the same errors in the same order. Only [Environ] looks at the
 // process; everything else is a function of its arguments.
@@ -31,9 +31,9 @@ import (
 // Environ returns the process's environment, as [Parse] takes it.
 func Environ() map[string]string { return env.ToMap(os.Environ()) }
 
-// Parse fills a T from environ and, for what it does not set, from the recipe that it names (see internal/process/recipe). A
-// setting that does not parse is an error of one line with the variable, its value and what it wants; the lines of several
-// are joined. Once all have parsed, every struct of settings that has a method
+// Parse fills a T from environ and, for what it does not set, from the recipe that it names (see
+// internal/process/recipe). A setting that does not parse is an error of one line with the variable, its value and what
+// it wants; the lines of several are joined. Once all have parsed, every struct of settings that has a method
 // Validate() error is asked, T first, then the structs in it.
 func Parse[T any](environ map[string]string) (T, error) {
 	var cfg, none T
@@ -53,8 +53,8 @@ func Parse[T any](environ map[string]string) (T, error) {
 	return cfg, nil
 }
 
-// legible refuses values with control characters, which would end a line of run.env or steer a terminal, and values whose
-// password was left out when they were written down.
+// legible refuses values with control characters, which would end a line of run.env or steer a terminal, and values
+// whose password was left out when they were written down.
 func legible(t reflect.Type, environ map[string]string) error {
 	var problems []error
 	for _, f := range fieldsOf(t) {
@@ -142,7 +142,8 @@ func (f field) problem(environ map[string]string, err error) error {
 	return fmt.Errorf("%s=%s: %w", f.Variable, strconv.Quote(value), err)
 }
 
-// wanted says in words what a value of type t looks like; it is empty for types that explain themselves in their errors.
+// wanted says in words what a value of type t looks like; it is empty for types that explain themselves in their
+// errors.
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Duration]() {
 		return "a duration such as 250ms, 10s or 5m"

@@ -21,8 +21,8 @@ type Setting struct {
 // logValuer is implemented by types that decide themselves how they are logged. Such a setting counts as a secret.
 var logValuer = reflect.TypeFor[slog.LogValuer]()
 
-// Settings lists the settings of structs, which may be values or pointers, in order. A setting that several structs share
-// is listed once, unless they describe it differently.
+// Settings lists the settings of structs, which may be values or pointers, in order. A setting that several structs
+// share is listed once, unless they describe it differently.
 func Settings(structs ...any) []Setting {
 	var out []Setting
 	seen := map[Setting]bool{}

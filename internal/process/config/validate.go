@@ -51,8 +51,8 @@ func leaves(errs []error) []error {
 	return out
 }
 
-// Variables rewrites what cores say of their options: where a problem in err names a field, the text of the result names
-// the variable that the settings' field of that name is read from.
+// Variables rewrites what cores say of their options: where a problem in err names a field, the text of the result
+// names the variable that the settings' field of that name is read from.
 func Variables(settings any, err error) error { return variables(structType(settings), "", err) }
 
 func variables(t reflect.Type, prefix string, err error) error {

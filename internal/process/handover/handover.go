@@ -4,8 +4,8 @@
 // pairstream-tensors, which loads libtorch. [Exec] replaces the process, so arguments, environment, files, working
 // directory and process id stay, and signals reach the program that works.
 //
-// Where the program or one of its libraries is missing, Exec returns an error that names the remedy, and nothing has been
-// started. It is for Unix alone.
+// Where the program or one of its libraries is missing, Exec returns an error that names the remedy, and nothing has
+// been started. It is for Unix alone.
 package handover
 
 import (
@@ -25,8 +25,8 @@ import (
 // Program is the name of the program, which lies in the folder of this one.
 const Program = "pairstream-tensors"
 
-// Reason is the variable in which a launcher says why there are no tensors and what to do. The wheel's launcher looks for
-// PyTorch, and knows more than the loader.
+// Reason is the variable in which a launcher says why there are no tensors and what to do. The wheel's launcher looks
+// for PyTorch, and knows more than the loader.
 const Reason = "PAIRSTREAM_NO_TENSORS"
 
 // remedy says how to get the program with its libraries.
@@ -44,8 +44,8 @@ func Beside() (string, error) {
 	return filepath.Join(filepath.Dir(self), Program), nil
 }
 
-// Exec becomes the program at path with the arguments args, of which the first is its name, and the environment environ.
-// what needs tensors is for errors: a command or a stage. Exec returns only if it cannot become the program.
+// Exec becomes the program at path with the arguments args, of which the first is its name, and the environment
+// environ. what needs tensors is for errors: a command or a stage. Exec returns only if it cannot become the program.
 func Exec(ctx context.Context, what, path string, args, environ []string) error {
 	for _, pair := range environ {
 		if reason, ok := strings.CutPrefix(pair, Reason+"="); ok && reason != "" {
@@ -61,8 +61,8 @@ func Exec(ctx context.Context, what, path string, args, environ []string) error 
 	return fmt.Errorf("%s computes with tensors: starting %s: %w", what, path, syscall.Exec(path, args, environ))
 }
 
-// lacking returns the libraries that the loader would not find for a program. Asking the loader takes a process, so it is
-// asked only about a program with a library that lies in none of the usual folders.
+// lacking returns the libraries that the loader would not find for a program. Asking the loader takes a process, so it
+// is asked only about a program with a library that lies in none of the usual folders.
 func lacking(ctx context.Context, path string, environ []string) []string {
 	file, err := elf.Open(path)
 	if err != nil {

@@ -197,8 +197,8 @@ var statements = []struct{ variable, text string }{
 	{"ADAMW_EPS", "epsilon of AdamW"},
 }
 
-// PapersTable returns every value of every recipe as Markdown: what the paper states and where, the setting, its value, and
-// whether it is the paper's. Recipes that agree share a row.
+// PapersTable returns every value of every recipe as Markdown: what the paper states and where, the setting, its value,
+// and whether it is the paper's. Recipes that agree share a row.
 func PapersTable() (string, error) {
 	type row struct {
 		value Value

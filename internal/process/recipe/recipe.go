@@ -1,11 +1,11 @@
 // Package recipe knows the settings with which each paper pre-trains.
 //
-// A recipe is a list of variables and values, each with the section that it comes from. [Overlay] puts the values of the
-// recipe that RECIPE names beneath an environment: a variable that is set there stays. Where a paper counts epochs and a
-// stream counts steps, the steps are derived from PAIRS, BATCH_SIZE and STEP_BATCHES. Without PAIRS every lane is taken to close one
-// full group: LANES x GROUP_SIZE pairs.
-// GPN-S gives the sizes of a whole step: with another number of STEP_BATCHES its mini-batches are as much smaller.
-// Another number of EPOCHS stretches the schedule of the learning rate, and leaves no curriculum where it has too few.
+// A recipe is a list of variables and values, each with the section that it comes from. [Overlay] puts the values of
+// the recipe that RECIPE names beneath an environment: a variable that is set there stays. Where a paper counts epochs
+// and a stream counts steps, the steps are derived from PAIRS, BATCH_SIZE and STEP_BATCHES. Without PAIRS every lane is
+// taken to close one full group: LANES x GROUP_SIZE pairs. GPN-S gives the sizes of a whole step: with another number
+// of STEP_BATCHES its mini-batches are as much smaller. Another number of EPOCHS stretches the schedule of the learning
+// rate, and leaves no curriculum where it has too few.
 //
 // The package reads no environment itself; everything is a function of its arguments.
 package recipe
@@ -106,8 +106,8 @@ func (v Value) shared(batches int64) Value {
 	return v
 }
 
-// shortenWarmup leaves a short run, such as a first try, a tenth of its steps for the warm-up of the learning rate. Whoever
-// sets LR_TOTAL_STEPS chooses the warm-up as well.
+// shortenWarmup leaves a short run, such as a first try, a tenth of its steps for the warm-up of the learning rate.
+// Whoever sets LR_TOTAL_STEPS chooses the warm-up as well.
 func shortenWarmup(values []Value, environ map[string]string) {
 	if environ["LR_TOTAL_STEPS"] != "" {
 		return

@@ -13,16 +13,16 @@ import (
 // mostStrangers bounds the connections that have no place yet: they have sent no whole head, or wait for a place.
 const mostStrangers = 1024
 
-// For how long a client with a place may keep the server waiting while others wait for a place: with its body, of which it sends
-// at least quantum in this time, or with its next request.
+// For how long a client with a place may keep the server waiting while others wait for a place: with its body, of which
+// it sends at least quantum in this time, or with its next request.
 const (
 	bodyPatience = 250 * time.Millisecond
 	idlePatience = 700 * time.Millisecond
 	quantum      = 64 << 10
 )
 
-// places is a listener whose connections have a place from the first whole head to their end. Of those without one, the oldest
-// is ended when there are too many. When all places are taken, those go that keep the server waiting.
+// places is a listener whose connections have a place from the first whole head to their end. Of those without one, the
+// oldest is ended when there are too many. When all places are taken, those go that keep the server waiting.
 type places struct {
 	net.Listener
 	most int
@@ -145,8 +145,8 @@ func (p *places) isFull() bool {
 	return p.waiting.Len() > 0
 }
 
-// makeRoom ends as many clients as others wait for their places, of those that have kept the server waiting for too long. It
-// returns when to look again.
+// makeRoom ends as many clients as others wait for their places, of those that have kept the server waiting for too
+// long. It returns when to look again.
 func (p *places) makeRoom(now time.Time) time.Duration {
 	for p.waiting.Len() > 0 {
 		slowest, again := p.slowest(now)
@@ -174,7 +174,8 @@ func (p *places) slowest(now time.Time) (slowest *Client, again time.Duration) {
 	return slowest, again
 }
 
-// overdue returns for how long more than it may a client has kept the server waiting. It is negative for one that has time yet.
+// overdue returns for how long more than it may a client has kept the server waiting. It is negative for one that has
+// time yet.
 func (c *Client) overdue(now time.Time) time.Duration {
 	switch {
 	case c.since.IsZero():
@@ -296,7 +297,8 @@ func (c *Client) Overdue() time.Duration {
 	return c.overdue(time.Now())
 }
 
-// MakeRoom ends what the client sends, and gives its place to another. The handler of its request gets an error, and may answer.
+// MakeRoom ends what the client sends, and gives its place to another. The handler of its request gets an error, and
+// may answer.
 func (c *Client) MakeRoom() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()

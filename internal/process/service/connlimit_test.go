@@ -49,7 +49,8 @@ func say(t *testing.T, addr, text string) net.Conn {
 	return conn
 }
 
-// TestClientsThatWaitKeepNobodyOut: clients that keep the server waiting, in any way and number, keep no other client out.
+// TestClientsThatWaitKeepNobodyOut: clients that keep the server waiting, in any way and number, keep no other client
+// out.
 func TestClientsThatWaitKeepNobodyOut(t *testing.T) {
 	const places = 3
 	post := "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n"
@@ -101,8 +102,8 @@ func TestTheOldestStrangerGoesFirst(t *testing.T) {
 	}
 }
 
-// TestClientsThatWorkStay: a client is overdue when the server waits for it, and neither while the server works nor while its body
-// comes quickly enough.
+// TestClientsThatWorkStay: a client is overdue when the server waits for it, and neither while the server works nor
+// while its body comes quickly enough.
 func TestClientsThatWorkStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &places{most: 1, taken: make(map[*Client]struct{})}

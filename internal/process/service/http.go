@@ -19,7 +19,8 @@ import (
 	"github.com/pairstream/pairstream/internal/base/display"
 )
 
-// Readiness knows whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent use.
+// Readiness knows whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent
+// use.
 type Readiness struct {
 	mu     sync.Mutex
 	stages []*Instruments
@@ -58,8 +59,8 @@ func (r *Readiness) missing() []string {
 	return missing
 }
 
-// states are what lanes have to say: that they are parked, or what they wait for. The process is ready all the same, for
-// its other lanes; a restart would not help.
+// states are what lanes have to say: that they are parked, or what they wait for. The process is ready all the same,
+// for its other lanes; a restart would not help.
 func (r *Readiness) states() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,8 +78,8 @@ func (r *Readiness) states() []string {
 	return states
 }
 
-// httpServer answers at HTTP_ADDR and HEALTH_ADDR. Health has a listener of its own, so that readers of metrics who take
-// every connection do not make the process look dead.
+// httpServer answers at HTTP_ADDR and HEALTH_ADDR. Health has a listener of its own, so that readers of metrics who
+// take every connection do not make the process look dead.
 type httpServer struct {
 	limits    HTTPLimits
 	listeners []net.Listener
@@ -185,8 +186,8 @@ func newServer(handler http.Handler, limits HTTPLimits) *http.Server {
 	}
 }
 
-// NewUploadServer returns such a server for a handler that limits bodies itself, which may take long. Without limits a body has
-// a minute.
+// NewUploadServer returns such a server for a handler that limits bodies itself, which may take long. Without limits a
+// body has a minute.
 func NewUploadServer(handler http.Handler, limits HTTPLimits) *http.Server {
 	if limits == (HTTPLimits{}) {
 		limits = DefaultHTTPLimits
@@ -197,8 +198,9 @@ func NewUploadServer(handler http.Handler, limits HTTPLimits) *http.Server {
 	return server
 }
 
-// ListenHTTP listens on an address. A bounded number of connections that have sent a whole head have a place at a time, and
-// others wait. Without one they keep nobody out: the oldest of them goes first. It is for the servers of this package.
+// ListenHTTP listens on an address. A bounded number of connections that have sent a whole head have a place at a time,
+// and others wait. Without one they keep nobody out: the oldest of them goes first. It is for the servers of this
+// package.
 func ListenHTTP(addr string, limits HTTPLimits) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -256,8 +258,8 @@ func (d Door) Validate() error {
 	return nil
 }
 
-// Guard lets only requests through that carry the token. Without one only this machine can reach the address, and what a
-// stranger's page sends through a browser here is refused.
+// Guard lets only requests through that carry the token. Without one only this machine can reach the address, and what
+// a stranger's page sends through a browser here is refused.
 func (d Door) Guard(next http.Handler) http.Handler {
 	if d.Token == "" {
 		own := http.NewCrossOriginProtection().Handler(next)

@@ -110,7 +110,8 @@ func TestServerRefusesWhatIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestHostileRequests sends the metrics and health what no client should, beside more idle connections than there may be.
+// TestHostileRequests sends the metrics and health what no client should, beside more idle connections than there may
+// be.
 func TestHostileRequests(t *testing.T) {
 	short := 300 * time.Millisecond
 	limits := HTTPLimits{Read: short, Write: short, Idle: short, Connections: 32}

@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Instruments are by what a stage is seen from outside: its log lines, its metrics besides those of the log, and whether
-// it is ready. All methods are safe for concurrent use.
+// Instruments are by what a stage is seen from outside: its log lines, its metrics besides those of the log, and
+// whether it is ready. All methods are safe for concurrent use.
 type Instruments struct {
 	Log *slog.Logger
 

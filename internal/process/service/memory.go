@@ -12,12 +12,13 @@ import (
 	"strings"
 )
 
-// memoryShare is the part of the memory of a control group that Go may use before it collects without pause. The rest is for
-// stacks, libraries and files in memory that count as well.
+// memoryShare is the part of the memory of a control group that Go may use before it collects without pause. The rest
+// is for stacks, libraries and files in memory that count as well.
 const memoryShare = 0.9
 
-// LimitMemory gives the Go runtime nine tenths of the memory that the process's control group may use, unless GOMEMLIMIT
-// says otherwise. Without it, Go lets garbage grow until the kernel ends the process. It tells warn why it cannot.
+// LimitMemory gives the Go runtime nine tenths of the memory that the process's control group may use, unless
+// GOMEMLIMIT says otherwise. Without it, Go lets garbage grow until the kernel ends the process. It tells warn why it
+// cannot.
 func LimitMemory(warn io.Writer) { limitMemory(os.DirFS("/"), warn) }
 
 func limitMemory(root fs.FS, warn io.Writer) {

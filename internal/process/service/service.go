@@ -1,5 +1,6 @@
 // Package service is what every pairstream process has around its stage: settings from the environment, a logger, an
-// HTTP server for metrics and health, a clean end on SIGINT and SIGTERM, and one place that turns errors into an exit code.
+// HTTP server for metrics and health, a clean end on SIGINT and SIGTERM, and one place that turns errors into an exit
+// code.
 //
 // The main of a stage calls [Main] with the stage's run function, or that of internal/model/device if it needs tensors.
 // Nothing else exits the process.
@@ -155,8 +156,8 @@ func runAlone[S any](ctx context.Context, name string, run func(context.Context,
 	})
 }
 
-// Exit ends the process: with 0 when err is nil or says only that the process was asked to stop, else with 1 after printing
-// err, a line for each problem.
+// Exit ends the process: with 0 when err is nil or says only that the process was asked to stop, else with 1 after
+// printing err, a line for each problem.
 func Exit(name string, err error) { os.Exit(report(os.Stderr, name, err)) }
 
 // report prints the problems of err, and returns the exit code.

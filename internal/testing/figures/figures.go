@@ -1,8 +1,8 @@
-// Package figures collects what the tests of the log have measured, so that a run of them ends with a table. It has faults
-// survived, records compared, and the longest recovery. It is for tests only.
+// Package figures collects what the tests of the log have measured, so that a run of them ends with a table. It has
+// faults survived, records compared, and the longest recovery. It is for tests only.
 //
-// No test asserts on figures. They go to the test's log. When PAIRSTREAM_FIGURES names a file, they are also appended to
-// it, a line each; the Makefile prints that file.
+// No test asserts on figures. They go to the test's log. When PAIRSTREAM_FIGURES names a file, they are also appended
+// to it, a line each; the Makefile prints that file.
 package figures
 
 import (

@@ -55,7 +55,8 @@ func startWith(t *testing.T, socket string, env ...string) (p *Process, output *
 	return p, output
 }
 
-// TestProcessesAreTheirOwn starts processes with a variable, in a folder. Each tells what it has, and its random number.
+// TestProcessesAreTheirOwn starts processes with a variable, in a folder. Each tells what it has, and its random
+// number.
 func TestProcessesAreTheirOwn(t *testing.T) {
 	socket := serve(t)
 	folder := t.TempDir()

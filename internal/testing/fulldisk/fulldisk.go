@@ -1,7 +1,7 @@
 // Package fulldisk lets tests run out of disk. It is for tests only.
 //
-// [With] limits the size of files, which needs no privileges and no file system of its own. The limit holds for a process,
-// so such a test runs in a separate one. [Mount] makes a small file system, for processes that a test starts.
+// [With] limits the size of files, which needs no privileges and no file system of its own. The limit holds for a
+// process, so such a test runs in a separate one. [Mount] makes a small file system, for processes that a test starts.
 //
 //	func TestOnAFullDisk(t *testing.T) {
 //		if !fulldisk.Alone(t) {
@@ -22,8 +22,8 @@ import (
 
 const child = "PAIRSTREAM_TEST_ALONE"
 
-// Alone reports whether the test runs in a process of its own. Otherwise it starts one, waits for it, and fails the test
-// if it fails there.
+// Alone reports whether the test runs in a process of its own. Otherwise it starts one, waits for it, and fails the
+// test if it fails there.
 func Alone(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(child) == t.Name() {

@@ -1,5 +1,5 @@
-// Package gcstest runs an emulator of Google Cloud Storage for tests: fake-gcs-server, on a port of loopback. `make test-s3`
-// builds it and names it in PAIRSTREAM_FAKE_GCS.
+// Package gcstest runs an emulator of Google Cloud Storage for tests: fake-gcs-server, on a port of loopback. `make
+// test-s3` builds it and names it in PAIRSTREAM_FAKE_GCS.
 package gcstest
 
 import (

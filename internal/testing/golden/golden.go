@@ -1,8 +1,8 @@
 // Package golden finds the reference vectors for tests, and compares with them.
 //
-// The vectors lie in testdata/golden at the root of the repository. The environment variable PAIRSTREAM_GOLDEN names the
-// folder of another set. Go's test cache sees a change of a file within the repository, but not of one elsewhere: run
-// tests with another set with -count=1. Sizes belong to the files, never to a test.
+// The vectors lie in testdata/golden at the root of the repository. The environment variable PAIRSTREAM_GOLDEN names
+// the folder of another set. Go's test cache sees a change of a file within the repository, but not of one elsewhere:
+// run tests with another set with -count=1. Sizes belong to the files, never to a test.
 package golden
 
 import (
@@ -87,8 +87,8 @@ func (f *File) Config(into any) {
 // twins maps the prefixes of the reference's run in float32 to those of its run in float64.
 var twins = map[string]string{"out.": "out64.", "grad.": "grad64."}
 
-// Tensor finds a tensor. A set may hold one of the reference's two runs only. Where the run in float32 is missing, Tensor
-// finds the run in float64.
+// Tensor finds a tensor. A set may hold one of the reference's two runs only. Where the run in float32 is missing,
+// Tensor finds the run in float64.
 func (f *File) Tensor(name string) (safetensors.Tensor, bool) {
 	if x, ok := f.File.Tensor(name); ok {
 		note(f.file, name)
@@ -137,8 +137,8 @@ func must[T any](f *File, name string, read func(safetensors.Tensor) ([]T, error
 	return values
 }
 
-// Close compares values and fails the test on a difference. An error may be as large as rel times the largest magnitude of
-// want, plus abs.
+// Close compares values and fails the test on a difference. An error may be as large as rel times the largest magnitude
+// of want, plus abs.
 func Close(t testing.TB, what string, got, want []float64, rel, abs float64) {
 	t.Helper()
 	if len(got) != len(want) {

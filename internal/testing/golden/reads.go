@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A package that reads reference vectors lists the tensors that its tests read, in testdata/golden/reads. [Main] compares the list
-// with what they have read. A test of this package finds the tensors that no list has.
+// A package that reads reference vectors lists the tensors that its tests read, in testdata/golden/reads. [Main]
+// compares the list with what they have read. A test of this package finds the tensors that no list has.
 
 var rewriteReads = flag.Bool("rewrite-reads", false, "write anew which reference vectors the tests of this package read")
 
@@ -46,14 +46,14 @@ func note(file, name string) {
 	}
 }
 
-// Alias tells whether a weight is the constant of positions, or another name of the word embeddings and of their bias. Models do
-// not read these.
+// Alias tells whether a weight is the constant of positions, or another name of the word embeddings and of their bias.
+// Models do not read these.
 func Alias(name string) bool {
 	return strings.HasSuffix(name, ".position_ids") || strings.Contains(name, ".cls.predictions.decoder.")
 }
 
-// Loaded marks the weights of a file as read that a model has loaded, by their names behind the prefix. A model without a head
-// for masked words has no "bert." in its names.
+// Loaded marks the weights of a file as read that a model has loaded, by their names behind the prefix. A model without
+// a head for masked words has no "bert." in its names.
 func (f *File) Loaded(prefix string, names ...string) {
 	for _, name := range names {
 		for _, there := range []string{prefix + name, prefix + strings.Replace(name, "text_encoder.bert.", "text_encoder.", 1)} {
@@ -64,8 +64,8 @@ func (f *File) Loaded(prefix string, names ...string) {
 	}
 }
 
-// Main runs the tests of a package, and compares what they have read with the package's list. It does so after a whole run on
-// the repository's own set alone.
+// Main runs the tests of a package, and compares what they have read with the package's list. It does so after a whole
+// run on the repository's own set alone.
 func Main(m *testing.M) {
 	code := m.Run()
 	if code == 0 && (wholeRun() || *rewriteReads) {

@@ -72,8 +72,8 @@ func (c *Cluster) retry(ctx context.Context, do func([]*broker) error) error {
 	}
 }
 
-// waitReady waits until each running broker sees all of them, and a consumer group has a coordinator. For that the first
-// broker makes the topic of the offsets, with all its replicas.
+// waitReady waits until each running broker sees all of them, and a consumer group has a coordinator. For that the
+// first broker makes the topic of the offsets, with all its replicas.
 func (c *Cluster) waitReady(ctx context.Context) error {
 	return c.retry(ctx, func(running []*broker) error {
 		for _, b := range running {

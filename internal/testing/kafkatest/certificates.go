@@ -84,8 +84,8 @@ func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// writeCertificates makes two authorities, and a certificate each for the brokers and for a client. The brokers know only
-// the first authority.
+// writeCertificates makes two authorities, and a certificate each for the brokers and for a client. The brokers know
+// only the first authority.
 func writeCertificates(dir string) (certificates, error) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	c := certificates{at("ca.pem"), at("other-ca.pem"), at("client.pem"), at("client-key.pem"), at("broker.pem")}

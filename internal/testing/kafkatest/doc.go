@@ -1,5 +1,6 @@
 // Package kafkatest runs Apache Kafka itself for tests: brokers in KRaft mode, started from Kafka's published Maven
-// artifacts on the machine's Java. They use loopback ports and keep their data in a temporary folder. No Docker is needed.
+// artifacts on the machine's Java. They use loopback ports and keep their data in a temporary folder. No Docker is
+// needed.
 //
 //	cluster := kafkatest.Start(t, kafkatest.Options{})
 //	cfg.Brokers = cluster.Brokers()

@@ -33,8 +33,8 @@ func (c *Cluster) with(i int, running bool, do func(b *broker) error) error {
 // Kill ends broker i with SIGKILL: it flushes nothing and tells nobody.
 func (c *Cluster) Kill(i int) error { return c.terminate(i, syscall.SIGKILL) }
 
-// Stop ends broker i in good order: leadership moves away first. A broker that cannot stop so, because no other can lead,
-// is killed after a minute.
+// Stop ends broker i in good order: leadership moves away first. A broker that cannot stop so, because no other can
+// lead, is killed after a minute.
 func (c *Cluster) Stop(i int) error { return c.terminate(i, syscall.SIGTERM) }
 
 func (c *Cluster) terminate(i int, signal syscall.Signal) error {
@@ -86,8 +86,8 @@ func (c *Cluster) Restart(i int) error {
 }
 
 // launcher starts processes from one OS thread that lives until close. Linux sends a child its parent-death signal when
-// the *thread* that started it ends, and Go ends threads when it likes. So the launcher keeps the thread. The kernel then
-// kills the brokers exactly when close is called or the test process dies, however it dies.
+// the *thread* that started it ends, and Go ends threads when it likes. So the launcher keeps the thread. The kernel
+// then kills the brokers exactly when close is called or the test process dies, however it dies.
 type launcher struct {
 	jobs chan func()
 	done chan struct{}

@@ -84,8 +84,8 @@ func findJava(ctx context.Context) (string, error) {
 }
 
 // resolveJars returns the folder of the jars that pom.xml asks for. Its name holds the pom's hash and it appears by a
-// rename, so an existing folder is complete and current. A lock keeps the test processes of several packages from running
-// Maven at once.
+// rename, so an existing folder is complete and current. A lock keeps the test processes of several packages from
+// running Maven at once.
 func resolveJars(ctx context.Context, root string) (jars string, err error) {
 	pomPath := filepath.Join(root, "deploy", "kafka", "pom.xml")
 	pom, err := os.ReadFile(pomPath)

@@ -46,7 +46,8 @@ func DeleteTopic(ctx context.Context, brokers []string, topic string) error {
 	})
 }
 
-// DeleteTopics deletes all topics but those of the cluster itself. It does not wait until every broker has forgotten them.
+// DeleteTopics deletes all topics but those of the cluster itself. It does not wait until every broker has forgotten
+// them.
 func DeleteTopics(ctx context.Context, brokers []string) error {
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.TimeoutMillis = operateTimeout
@@ -75,8 +76,8 @@ func DeleteTopics(ctx context.Context, brokers []string) error {
 	})
 }
 
-// awaitForgotten waits until no broker knows the topic with an id. They learn of its end one after the other, and one that
-// has not would say that the topic need not be created again.
+// awaitForgotten waits until no broker knows the topic with an id. They learn of its end one after the other, and one
+// that has not would say that the topic need not be created again.
 func awaitForgotten(ctx context.Context, client *kgo.Client, topic string, id [16]byte) error {
 	for _, broker := range client.DiscoveredBrokers() {
 		for {
@@ -164,7 +165,8 @@ type Span struct {
 	From, End int64
 }
 
-// ReadSpans calls each with every message of some spans, in the order of each partition. It waits until it has them all.
+// ReadSpans calls each with every message of some spans, in the order of each partition. It waits until it has them
+// all.
 func ReadSpans(ctx context.Context, brokers []string, spans []Span, each func(Message)) error {
 	type place struct {
 		topic     string

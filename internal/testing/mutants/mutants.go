@@ -1,9 +1,9 @@
-// Package mutants keeps faults that tests must notice. Each is a patch in the folder patches, with the tests that have to
-// fail when it is applied. `make mutants` runs them all.
+// Package mutants keeps faults that tests must notice. Each is a patch in the folder patches, with the tests that have
+// to fail when it is applied. `make mutants` runs them all.
 //
-// A patch is what `git diff` prints, with two things above it: a sentence about the fault, and a line
-// "Fails: PACKAGE TESTS" with the argument of -run. Hunks are found by their text, so their line numbers do not matter. The
-// text of a hunk must occur once in its file.
+// A patch is what `git diff` prints, with two things above it: a sentence about the fault, and a line "Fails: PACKAGE
+// TESTS" with the argument of -run. Hunks are found by their text, so their line numbers do not matter. The text of a
+// hunk must occur once in its file.
 package mutants
 
 import (

@@ -14,8 +14,8 @@ import (
 
 const root = "../../.."
 
-// TestPatchesApply makes sure that every patch still fits the sources, and that the tests it names are there. It does not
-// run them; `make mutants` does.
+// TestPatchesApply makes sure that every patch still fits the sources, and that the tests it names are there. It does
+// not run them; `make mutants` does.
 func TestPatchesApply(t *testing.T) {
 	mutants := must.Get(Read("patches"))(t)
 	for _, m := range mutants {

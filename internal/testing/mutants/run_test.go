@@ -25,8 +25,8 @@ var only = flag.String("only", "", "run the mutants whose names match this regul
 // limit ends a mutant that makes its tests hang. They take a few seconds without it.
 const limit = "3m"
 
-// TestMutants applies each patch to a copy of the files that it changes, runs the tests that it names on them, and wants
-// a failure. Without a patch, the same tests pass. It prints which test has failed.
+// TestMutants applies each patch to a copy of the files that it changes, runs the tests that it names on them, and
+// wants a failure. Without a patch, the same tests pass. It prints which test has failed.
 func TestMutants(t *testing.T) {
 	all := must.Get(Read("patches"))(t)
 	wanted := must.Get(regexp.Compile(*only))(t)

@@ -1,5 +1,5 @@
-// Package oddpictures has images as crawls have them: transparent ones, 16-bit ones, turned ones, and files whose other parts are
-// broken. All show the same six squares.
+// Package oddpictures has images as crawls have them: transparent ones, 16-bit ones, turned ones, and files whose other
+// parts are broken. All show the same six squares.
 //
 // It is for tests. The stages and the Python package must see the same pictures, so both decode this one set.
 package oddpictures

@@ -1,9 +1,9 @@
-// Package onelane runs the stage of one lane over topics in memory and crashes it wherever a test asks. So the marks of a
-// real adapter are tried at every record.
+// Package onelane runs the stage of one lane over topics in memory and crashes it wherever a test asks. So the marks of
+// a real adapter are tried at every record.
 //
 // The factory of a stage and the records of its inputs go in; the records of its outputs and its dead letters come out.
-// The promises of package stream hold here, with no broker in between. A new owner starts from the furthest mark that is
-// covered. What it produces again must be what the log holds already.
+// The promises of package stream hold here, with no broker in between. A new owner starts from the furthest mark that
+// is covered. What it produces again must be what the log holds already.
 //
 // A Log belongs to one goroutine.
 package onelane
@@ -132,8 +132,8 @@ func (l *Log) Cut(topic schemas.Topic, n int) {
 	l.topics[topic] = l.topics[topic][:max(0, l.Len(topic)-n)]
 }
 
-// Run takes the lane over and processes what its inputs hold. With a limit of 0 or more, the owner dies before it adds the
-// record with that number, counted from 0 in this run. Run reports whether the owner died.
+// Run takes the lane over and processes what its inputs hold. With a limit of 0 or more, the owner dies before it adds
+// the record with that number, counted from 0 in this run. Run reports whether the owner died.
 func (l *Log) Run(spec stream.StageSpec, limit int) (died bool) {
 	l.t.Helper()
 	mark := l.furthest(spec)

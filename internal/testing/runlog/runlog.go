@@ -1,6 +1,6 @@
-// Package runlog writes the log of a small run that never was: pairs with drawn images, a closed group, mini-batches that
-// Con-D has scored, features, reports and dead letters. Everything goes through the codecs and the publisher of a run, so
-// whatever reads logs can be tested on it without a model. The same options always give the same records.
+// Package runlog writes the log of a small run that never was: pairs with drawn images, a closed group, mini-batches
+// that Con-D has scored, features, reports and dead letters. Everything goes through the codecs and the publisher of a
+// run, so whatever reads logs can be tested on it without a model. The same options always give the same records.
 package runlog
 
 import (

@@ -35,8 +35,8 @@ type Server struct {
 	err      error         // how it ended; may be read after ended
 }
 
-// Start starts a server, lets the tests open stores, and sets the credentials that clients take from the environment. Options go to the server as
-// they are.
+// Start starts a server, lets the tests open stores, and sets the credentials that clients take from the environment.
+// Options go to the server as they are.
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
 	cloud.Use()

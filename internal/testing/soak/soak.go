@@ -1,5 +1,5 @@
-// Package soak has the two settings of the tests that break things. With SOAK set they run in their long forms. SOAK_SEED
-// gives them another seed than the usual one. The package is for tests only.
+// Package soak has the two settings of the tests that break things. With SOAK set they run in their long forms.
+// SOAK_SEED gives them another seed than the usual one. The package is for tests only.
 package soak
 
 import (

@@ -1,5 +1,5 @@
-// Package stagetest drives a stage's adapter without a broker. A test puts records in by hand, and the package keeps what
-// the stage does in order.
+// Package stagetest drives a stage's adapter without a broker. A test puts records in by hand, and the package keeps
+// what the stage does in order.
 package stagetest
 
 import (

@@ -119,9 +119,9 @@ func paths() []Request {
 	return out
 }
 
-// ThrowRequests sends each request over a connection of its own, all at once, while others stay open and say nothing. It
-// wants the server to end every one of them, and to succeed in none that is to be refused. The server's limits have to be
-// small.
+// ThrowRequests sends each request over a connection of its own, all at once, while others stay open and say nothing.
+// It wants the server to end every one of them, and to succeed in none that is to be refused. The server's limits have
+// to be small.
 func ThrowRequests(t *testing.T, addr string, requests []Request, idle int) {
 	t.Helper()
 	for range idle {

@@ -63,8 +63,8 @@ func squeezed(n int64) []byte {
 	return out.Bytes()
 }
 
-// emptyBlocks returns a zlib stream that gives nothing and never ends. Its blocks have nine bytes, and a reader builds the
-// tables of codes for each.
+// emptyBlocks returns a zlib stream that gives nothing and never ends. Its blocks have nine bytes, and a reader builds
+// the tables of codes for each.
 func emptyBlocks(size int) []byte {
 	w := &bits{b: []byte{0x78, 0x01}, n: 16}
 	for len(w.b) < size {

@@ -1,13 +1,13 @@
-// Archive measures searches over the segments of many closed groups: recall@10 against exact search, and processor time of a
-// query. It draws the pairs of a crawl, in groups, and writes their segments into a folder, which it leaves there.
+// Archive measures searches over the segments of many closed groups: recall@10 against exact search, and processor time
+// of a query. It draws the pairs of a crawl, in groups, and writes their segments into a folder, which it leaves there.
 //
 // Usage:
 //
 //	bin/lab/archive --folder DIR                      # 10 groups of 1,000,000 pairs, 256 values: 5.9 GB
 //	bin/lab/archive --folder DIR --groups 3           # builds no more groups than these, and searches those that are there
 //
-// A group that is there is not built again. Images lie around 10,000 centres, these around 500 topics, and a text lies around
-// its image. The lists of a group are the clusters of a sample of 100,000 of its images, as k-means finds them.
+// A group that is there is not built again. Images lie around 10,000 centres, these around 500 topics, and a text lies
+// around its image. The lists of a group are the clusters of a sample of 100,000 of its images, as k-means finds them.
 package main
 
 import (

@@ -39,8 +39,8 @@ func TestWaitsOfAStage(t *testing.T) {
 	}
 }
 
-// Counted products are those of the formulas, without what the last of a few layers leaves out: an encoder wants its first
-// token alone. More samples take as many kernels, and products and bytes in proportion.
+// Counted products are those of the formulas, without what the last of a few layers leaves out: an encoder wants its
+// first token alone. More samples take as many kernels, and products and bytes in proportion.
 func TestCountedProducts(t *testing.T) {
 	if err := testdevice.Install(); err != nil {
 		t.Skip(err)

@@ -1,8 +1,9 @@
-// Counts counts what a GPU would do: kernels, waits of the host, operations of products, bytes. It runs every stage's model once
-// on the device of tests ([testdevice]), which needs no GPU. From the counts it predicts the time on an H100.
+// Counts counts what a GPU would do: kernels, waits of the host, operations of products, bytes. It runs every stage's
+// model once on the device of tests ([testdevice]), which needs no GPU. From the counts it predicts the time on an
+// H100.
 //
-// Operations and bytes of a larger batch follow from those of two small ones, as they are linear in it. The number of kernels
-// does not depend on it.
+// Operations and bytes of a larger batch follow from those of two small ones, as they are linear in it. The number of
+// kernels does not depend on it.
 //
 // Usage:
 //
@@ -69,7 +70,8 @@ const (
 	wait      = 30e-6 // s from the end of a kernel until the host has started the next
 )
 
-// predict predicts the time of counts. The host starts kernels while the device computes, so the longer of the two counts.
+// predict predicts the time of counts. The host starts kernels while the device computes, so the longer of the two
+// counts.
 func predict(c testdevice.Counts) Prediction {
 	return Prediction{
 		Products: c.Operations / products, Memory: c.Bytes / bandwidth,

@@ -1,4 +1,5 @@
-// Simulate checks figures of docs/scaling.md by playing a cluster on one machine: a crawl of 40 lanes, one group in each.
+// Simulate checks figures of docs/scaling.md by playing a cluster on one machine: a crawl of 40 lanes, one group in
+// each.
 //
 //   - idle: how long a trainer of many GPUs waits where all lanes end an epoch. It drives the real cores of the groupers
 //     against a clock that only the simulation moves.

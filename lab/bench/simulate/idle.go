@@ -16,8 +16,9 @@ type Idle struct {
 	Ahead float64 `json:"ahead"`
 }
 
-// A crawl of 40 lanes with groups of 5,000,000 pairs. Its walks take 171 s of a core in a lane and epoch: 190 core-hours of a
-// billion pairs and twenty epochs, shared by 200 groups and the epochs. A queue of 48,000 pairs is a 104th of a group.
+// A crawl of 40 lanes with groups of 5,000,000 pairs. Its walks take 171 s of a core in a lane and epoch: 190
+// core-hours of a billion pairs and twenty epochs, shared by 200 groups and the epochs. A queue of 48,000 pairs is a
+// 104th of a group.
 const (
 	realPairs  = 5_000_000
 	realWalks  = 190 * 3600.0 / 200 / 20

@@ -50,8 +50,8 @@ type report struct {
 	Seconds, CPU  float64
 }
 
-// kills ends the grouper of all lanes at the ends of epochs, with SIGKILL. Before it is started again, everything is deleted
-// that `pairstream status --retention` calls free.
+// kills ends the grouper of all lanes at the ends of epochs, with SIGKILL. Before it is started again, everything is
+// deleted that `pairstream status --retention` calls free.
 func kills(ctx context.Context, s sizes) (any, error) {
 	f := s.fleet()
 	log, err := f.begin(ctx)
@@ -125,8 +125,8 @@ func (f fleet) again(ctx context.Context, log *cluster, epoch int) (k Kill, chil
 	return k, child, nil
 }
 
-// deleteFree deletes what may be deleted of the topics that grow with the epochs. It returns how many epochs of features
-// are left.
+// deleteFree deletes what may be deleted of the topics that grow with the epochs. It returns how many epochs of
+// features are left.
 func (f fleet) deleteFree(ctx context.Context, log *cluster) (deleted int64, kept float64, err error) {
 	r, err := inspect.CollectRetention(ctx, log.Log, time.Now())
 	if err != nil {

@@ -25,8 +25,8 @@ type Overlap struct {
 // passRuns is the number of runs in which a gradient leaves, as with a trainer.
 const passRuns = 16
 
-// overlap measures steps in which ranks sleep in place of a backward pass, of half, of all and of twice the time of their
-// exchange.
+// overlap measures steps in which ranks sleep in place of a backward pass, of half, of all and of twice the time of
+// their exchange.
 func overlap(ctx context.Context, s sizes) (any, error) {
 	if err := newNetwork(1).try(ctx); err != nil {
 		return nil, fmt.Errorf("%w: it makes network namespaces, which needs root and iproute2: %w", errNotHere, err)
@@ -62,7 +62,8 @@ type pass struct {
 	Beside   bool    // runs leave beside it
 }
 
-// predicted returns the seconds of backward pass and exchange: a run leaves when it is there and the one before has come back.
+// predicted returns the seconds of backward pass and exchange: a run leaves when it is there and the one before has
+// come back.
 func (p pass) predicted() float64 {
 	exchange := predicted(p.World, 0).Predicted
 	if !p.Beside {

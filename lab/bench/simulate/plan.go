@@ -29,8 +29,8 @@ var planned = []struct{ lanes, pairs, dim, epochs int }{{1, 1440, 128, 4}, {2, 1
 const plannedRate = 1200
 
 // foresee runs the real log and groupers at three sizes, and compares them with what the plan says. Bytes are those of
-// package capacity. Processor time is linear in pairs, epochs and the width of vectors: two runs of a lane give the factors. A
-// whole epoch waits for the trainer at most, as batches of the next one need its features.
+// package capacity. Processor time is linear in pairs, epochs and the width of vectors: two runs of a lane give the
+// factors. A whole epoch waits for the trainer at most, as batches of the next one need its features.
 func foresee(ctx context.Context, s sizes) (any, error) {
 	narrow, err := played(ctx, 1, 2880, 64, 3)
 	if err != nil {
@@ -121,8 +121,8 @@ type Bytes struct {
 	Epoch     bool    `json:"epoch"`     // in every epoch again
 }
 
-// bytesPerPair counts the bytes of the records of a lane: a group of 2,000 pairs with vectors of 256 values, mini-batches of
-// 96, two candidates, captions of 62 bytes and addresses of 39.
+// bytesPerPair counts the bytes of the records of a lane: a group of 2,000 pairs with vectors of 256 values,
+// mini-batches of 96, two candidates, captions of 62 bytes and addresses of 39.
 func bytesPerPair(ctx context.Context, s sizes) (any, error) {
 	var out []Bytes
 	for _, positives := range []bool{false, true} {
@@ -154,7 +154,8 @@ var countedTopics = []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schem
 // everyEpoch reports whether a topic has a pair in every epoch again.
 func everyEpoch(t schemas.Topic) bool { return t != schemas.Embeddings && t != schemas.Neighbors }
 
-// logBytes plays a fleet of one lane, and returns the bytes of a pair in every topic, and in every epoch where it comes again.
+// logBytes plays a fleet of one lane, and returns the bytes of a pair in every topic, and in every epoch where it comes
+// again.
 func (f fleet) logBytes(ctx context.Context) (map[schemas.Topic]float64, error) {
 	log, err := f.begin(ctx)
 	if err != nil {

@@ -67,8 +67,8 @@ func exchange(ctx context.Context, s sizes) (any, error) {
 	return out, nil
 }
 
-// predicted counts an exchange: bytes take the time, and two round trips. In the first the ranks agree on what they add up. In
-// the other the last shares travel to their owner, and the sum comes back.
+// predicted counts an exchange: bytes take the time, and two round trips. In the first the ranks agree on what they add
+// up. In the other the last shares travel to their owner, and the sum comes back.
 func predicted(world int, trip time.Duration) Exchange {
 	counted := 2 * float64(world-1) / float64(world) * 4 * gradient
 	e := Exchange{Ranks: world, RoundTrip: trip.Seconds(), Counted: counted}
@@ -144,7 +144,8 @@ func commands(ctx context.Context, lines ...string) error {
 
 // make makes the namespaces and lines.
 func (n *network) make(ctx context.Context) error {
-	// Queues are long enough to lose nothing. BBR, the default of some machines, shares a line badly among many connections.
+	// Queues are long enough to lose nothing. BBR, the default of some machines, shares a line badly among many
+	// connections.
 	rate := fmt.Sprintf("rate %dbit burst 32kb latency 2s", int(8*lineRate))
 	if err := commands(ctx, "ip netns add "+n.name, "ip -n "+n.name+" link add hub type bridge", "ip -n "+n.name+" link set hub up"); err != nil {
 		return err

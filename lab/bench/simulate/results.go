@@ -162,8 +162,8 @@ const (
 	standardSlow = 2.33 // deviations to the slowest hundredth
 )
 
-// reads computes how long a trainer waits for images from a bucket, whose latencies are drawn from a log-normal distribution.
-// Every sample has two images, its own and a positive. No clock is involved.
+// reads computes how long a trainer waits for images from a bucket, whose latencies are drawn from a log-normal
+// distribution. Every sample has two images, its own and a positive. No clock is involved.
 func reads(_ context.Context, s sizes) (any, error) {
 	var out []Reads
 	for _, r := range []Reads{{Workers: 2, Batches: 1}, {Workers: 2, Batches: 4}, {Workers: 16, Batches: 1}, {Workers: 16, Batches: 4}, {Workers: 96, Batches: 1}, {Workers: 96, Batches: 4}} {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire joins two network devices of two namespaces, and delivers every frame after a delay. It stands in for netem, which not
-// every kernel has. Its queues are long enough to lose nothing.
+// wire joins two network devices of two namespaces, and delivers every frame after a delay. It stands in for netem,
+// which not every kernel has. Its queues are long enough to lose nothing.
 type wire struct {
 	ends    [2]io.ReadWriteCloser
 	closing chan struct{}

@@ -1,5 +1,6 @@
-// Command traces measures what traces cost. It runs `pairstream batches` on generated scenes again and again, in turn without
-// traces and with them, and compares the processor time of neighbouring runs. Other programs hardly change that.
+// Command traces measures what traces cost. It runs `pairstream batches` on generated scenes again and again, in turn
+// without traces and with them, and compares the processor time of neighbouring runs. Other programs hardly change
+// that.
 //
 //	bin/lab/traces [-program bin/pairstream] [-runs 20] [-rate 0.001]
 package main

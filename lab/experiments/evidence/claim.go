@@ -18,15 +18,16 @@ const (
 	difference kind = iota
 	// share compares the share of the seeds whose measure is 1 with a bound.
 	share
-	// coverage compares with a bound the share of the seeds whose interval covers the precision. Only intervals that exclude
-	// values on both sides count: one that begins at 0 or ends at 1 can miss on one side alone.
+	// coverage compares with a bound the share of the seeds whose interval covers the precision. Only intervals that
+	// exclude values on both sides count: one that begins at 0 or ends at 1 can miss on one side alone.
 	coverage
 )
 
 // kinds are those of the measures that say yes or no.
 var kinds = map[string]kind{"covered": coverage, "on": share, "off": share, "right": share}
 
-// Claim says that a measure is larger than another one of the same seed, or that a share of seeds is larger than a bound.
+// Claim says that a measure is larger than another one of the same seed, or that a share of seeds is larger than a
+// bound.
 type Claim struct {
 	Text  string // what the paper says
 	More  Point
@@ -126,7 +127,8 @@ func (c Claim) counts(run Run) (yes, counts bool) {
 	return counts && low <= truth && truth <= high, counts
 }
 
-// ClopperPearson returns the exact 95 % interval of a share of which part of whole were counted. Of nothing it is 0 to 1.
+// ClopperPearson returns the exact 95 % interval of a share of which part of whole were counted. Of nothing it is 0 to
+// 1.
 func ClopperPearson(part, whole int) (low, high float64) {
 	low, high = 0, 1
 	k, n := float64(part), float64(whole)
@@ -155,8 +157,8 @@ func binomialP(part, whole int, bound float64) float64 {
 // mostSeeds is where Enough stops to look.
 const mostSeeds = 999
 
-// Enough returns how many seeds would decide, if the difference and the deviation over the seeds, or the share, stay what
-// they are; 0: more than mostSeeds.
+// Enough returns how many seeds would decide, if the difference and the deviation over the seeds, or the share, stay
+// what they are; 0: more than mostSeeds.
 func (v Verdict) Enough() int {
 	if kinds[v.Claim.More.Name] != difference {
 		for n := max(v.Of, 2); v.Of > 0 && n <= mostSeeds; n++ {
@@ -210,8 +212,8 @@ func (v Verdict) String() string {
 	return said
 }
 
-// Holm corrects the p of several claims for their number. The chance that any of them is wrongly found below a level is then no
-// more than the level.
+// Holm corrects the p of several claims for their number. The chance that any of them is wrongly found below a level is
+// then no more than the level.
 func Holm(ps []float64) []float64 {
 	order := make([]int, len(ps))
 	for i := range order {

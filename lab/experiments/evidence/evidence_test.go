@@ -103,7 +103,8 @@ func TestClopperPearson(t *testing.T) {
 	}
 }
 
-// A share has an exact interval, so that 24 of 24 do not show 90 %. Intervals that cannot miss on one side do not count.
+// A share has an exact interval, so that 24 of 24 do not show 90 %. Intervals that cannot miss on one side do not
+// count.
 func TestClaimsOfYesAndNo(t *testing.T) {
 	seeds := func(n int, low, high, truth float64) *Result {
 		r := &Result{}
@@ -162,7 +163,8 @@ func TestEnough(t *testing.T) {
 	judge := func(values ...float64) Verdict {
 		return Claim{More: a, Less: b}.Judge(result(values, make([]float64, len(values))))
 	}
-	// Mean 1, deviation 2: t(0.975, 17) * 2 / sqrt(18) = 2.1098 * 0.4714 = 0.9946, and with 17 seeds 2.1199 * 0.4851 = 1.0283.
+	// Mean 1, deviation 2: t(0.975, 17) * 2 / sqrt(18) = 2.1098 * 0.4714 = 0.9946, and with 17 seeds 2.1199 * 0.4851 =
+	// 1.0283.
 	for want, v := range map[int]Verdict{
 		18: judge(-1, 1, 3),
 		0:  judge(-1, 0, 1),
@@ -256,7 +258,8 @@ func TestExperimentsAreSound(t *testing.T) {
 	}
 }
 
-// A source names the commit, and knows a tree with changes, a commit of another history, and folders that changed since.
+// A source names the commit, and knows a tree with changes, a commit of another history, and folders that changed
+// since.
 func TestSourceOfAWorkingTree(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	run := func(args ...string) {

@@ -161,7 +161,8 @@ var retrieved = []Column{{"ITM error, %", "itm_error", 1, 1}, {"TR@1, %", "tr_r1
 const heldOut = " The ITM error is on negatives that are not true of the picture, the same ones for all models. In retrieval " +
 	"every true caption counts, whoever wrote it."
 
-// x4 compares S-ITC with one-hot targets, and converting with eliminating, as the paper measures them: after fine-tuning.
+// x4 compares S-ITC with one-hot targets, and converting with eliminating, as the paper measures them: after
+// fine-tuning.
 func x4() Experiment {
 	e := Experiment{
 		ID: "x4", Title: "Smoothed targets and connections, after fine-tuning", Repeats: "MAFA Tables 5 and 6", Seeds: seeds(1, 8),

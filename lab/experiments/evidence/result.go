@@ -48,8 +48,8 @@ type Result struct {
 	Short    bool            `json:"short,omitempty"`
 	Settings json.RawMessage `json:"settings"`
 	Runs     []Run           `json:"runs"` // by seed
-	// Digest is that of everything else, so that no number and no revision is changed by hand. Results made before there was
-	// one have none.
+	// Digest is that of everything else, so that no number and no revision is changed by hand. Results made before there
+	// was one have none.
 	Digest string `json:"digest,omitempty"`
 }
 

@@ -70,13 +70,14 @@ func top(folders []string) (paths []string) {
 	return paths
 }
 
-// same reports whether two sources are one. Trees with changes are never the same, as nothing says what the changes were.
+// same reports whether two sources are one. Trees with changes are never the same, as nothing says what the changes
+// were.
 func (s Source) same(o Source) bool {
 	return s.Revision == o.Revision && s.Clean && o.Clean && maps.Equal(s.Packages, o.Packages)
 }
 
-// Since returns the folders that have changed since a source, in a working tree. It fails when the source's revision is not
-// in the history of HEAD, or has other packages than the source says.
+// Since returns the folders that have changed since a source, in a working tree. It fails when the source's revision is
+// not in the history of HEAD, or has other packages than the source says.
 func (s Source) Since(ctx context.Context, dir string) (changed []string, err error) {
 	if _, err := git(ctx, dir, "merge-base", "--is-ancestor", s.Revision, "HEAD"); err != nil {
 		return nil, fmt.Errorf("revision %s is not in the history: run the experiment again at a commit: %w", s.Revision, err)

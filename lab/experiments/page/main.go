@@ -1,4 +1,5 @@
-// Command page writes docs/experiments.md, its figures, and two sections of README.md from the results of the experiments.
+// Command page writes docs/experiments.md, its figures, and two sections of README.md from the results of the
+// experiments.
 //
 //	bin/lab/page
 //

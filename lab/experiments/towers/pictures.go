@@ -26,7 +26,8 @@ const (
 	Side = grid * patch
 )
 
-// Pictures returns a picture, as PNG, of each of n photographs. Every channel has mean 128 and deviation 32 over all of them.
+// Pictures returns a picture, as PNG, of each of n photographs. Every channel has mean 128 and deviation 32 over all of
+// them.
 func (t *Towers) Pictures(ctx context.Context, w *torch.Worker, n int, photo func(i int) ([]byte, error)) ([][]byte, error) {
 	maps, err := t.look(ctx, w, n, photo)
 	if err != nil {

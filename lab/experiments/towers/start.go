@@ -27,10 +27,10 @@ const ridge = 1
 // shown is the weight of a caption's words beside [CLS], whose own vector says nothing.
 const shown = 4
 
-// Start writes a first model that knows what the towers know. Its vocabulary has the text tower's tokens as far as captions
-// have them, and every token begins with its vector from the text tower. One ridge regression over pairs projects places of
-// images into the space of words. Attention begins with means, so that both encoders give means in this space, and words look
-// for places that show them.
+// Start writes a first model that knows what the towers know. Its vocabulary has the text tower's tokens as far as
+// captions have them, and every token begins with its vector from the text tower. One ridge regression over pairs
+// projects places of images into the space of words. Attention begins with means, so that both encoders give means in
+// this space, and words look for places that show them.
 func (t *Towers) Start(ctx context.Context, w *torch.Worker, c model.Config, captions iter.Seq[string], pairs []Pair, seed uint64, path string) error {
 	vocab, table, err := t.words(captions, c.TextHidden)
 	if err != nil {

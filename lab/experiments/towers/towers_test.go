@@ -23,7 +23,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// code is the program of towers without weights: every channel of a place is a colour of it, three of them over and over.
+// code is the program of towers without weights: every channel of a place is a colour of it, three of them over and
+// over.
 const code = `class Towers(Module):
   __parameters__ = []
   __buffers__ = []

@@ -12,8 +12,8 @@ import (
 
 const (
 	wordTable = "text_encoder.bert.embeddings.word_embeddings.weight"
-	// wordScale is the root of the mean square of a word's values. It is far from BERT's 0.02, so that training refines what
-	// words mean and does not forget it.
+	// wordScale is the root of the mean square of a word's values. It is far from BERT's 0.02, so that training refines
+	// what words mean and does not forget it.
 	wordScale = 1
 )
 

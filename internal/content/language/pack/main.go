@@ -1,5 +1,5 @@
-// Command pack writes the models of languages into a file, which programs look for beside themselves. It takes them from
-// lingua-go's module, where Go keeps modules.
+// Command pack writes the models of languages into a file, which programs look for beside themselves. It takes them
+// from lingua-go's module, where Go keeps modules.
 //
 //	go run ./internal/content/language/pack bin/languages.zip
 package main

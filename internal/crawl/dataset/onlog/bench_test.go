@@ -25,8 +25,8 @@ const (
 	benchLanes = 4
 )
 
-// BenchmarkProduce scans tars and publishes their pairs to an embedded broker that keeps its log on disk. All of it runs in
-// this process, so pairs/cpu-s has the broker's share in it. The other two do one half each.
+// BenchmarkProduce scans tars and publishes their pairs to an embedded broker that keeps its log on disk. All of it
+// runs in this process, so pairs/cpu-s has the broker's share in it. The other two do one half each.
 func BenchmarkProduce(b *testing.B) {
 	dir := writeTars(b)
 	var messages []dataset.Message

@@ -58,7 +58,8 @@ func (l Ledger) Publish(ctx context.Context, m dataset.Message) error {
 // Ends implements [dataset.Ledger].
 func (l Ledger) Ends(ctx context.Context) ([]int64, error) { return l.log.Ends(ctx, schemas.Pairs) }
 
-// Era says what the topic of pairs holds: it is the topic with this id, and a lane's records from the start on are there.
+// Era says what the topic of pairs holds: it is the topic with this id, and a lane's records from the start on are
+// there.
 type Era struct {
 	Topic  string // "" where the brokers give topics no ids
 	Starts []int64

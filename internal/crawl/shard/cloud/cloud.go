@@ -2,8 +2,9 @@
 // gs:// (Google Cloud Storage), through gocloud.dev/blob.
 //
 // A root is a URL of gocloud.dev: s3://bucket/prefix?region=eu-central-1, with endpoint and the like as query
-// parameters; credentials come from where the stores' own tools take them. The package is apart from internal/crawl/shard
-// because the clients of the stores are large, and only programs that read from them need to carry them.
+// parameters; credentials come from where the stores' own tools take them. The package is apart from
+// internal/crawl/shard because the clients of the stores are large, and only programs that read from them need to carry
+// them.
 //
 // Everything is safe for concurrent use.
 package cloud

@@ -96,8 +96,8 @@ func TestForbiddenObjectsAreDenied(t *testing.T) {
 	}
 }
 
-// TestObjectsInColdStorageAreDenied: the store keeps these from everybody, until somebody restores them. Refusals of credentials
-// concern no object, and may pass.
+// TestObjectsInColdStorageAreDenied: the store keeps these from everybody, until somebody restores them. Refusals of
+// credentials concern no object, and may pass.
 func TestObjectsInColdStorageAreDenied(t *testing.T) {
 	for code, want := range map[string]bool{"InvalidObjectState": true, "KMS.DisabledException": true, "ExpiredToken": false, "SlowDown": false} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -89,7 +89,8 @@ func gcs(t *testing.T) store {
 	return store{"gs", gcstest.Bucket(t, "crawl"), func(path string) string { return "gs://" + path }}
 }
 
-// TestS3ScanIsThatOfFiles: tars in a bucket give what the same tars give on a disk, and images are read by the references.
+// TestS3ScanIsThatOfFiles: tars in a bucket give what the same tars give on a disk, and images are read by the
+// references.
 func TestS3ScanIsThatOfFiles(t *testing.T) { scanIsThatOfFiles(t, s3(t)) }
 
 // TestGCSScanIsThatOfFiles does the same on an emulator of Google Cloud Storage.

@@ -1,5 +1,5 @@
-// Package otlp sends spans to a collector, by OpenTelemetry's protocol over HTTP. It is apart from package tracing because its
-// libraries are large, and only programs need to carry them.
+// Package otlp sends spans to a collector, by OpenTelemetry's protocol over HTTP. It is apart from package tracing
+// because its libraries are large, and only programs need to carry them.
 package otlp
 
 import (

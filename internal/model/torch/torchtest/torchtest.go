@@ -1,9 +1,9 @@
 // Package torchtest starts the workers of tests, all on the device that one environment variable names.
 //
 // The variable PAIRSTREAM_TEST_DEVICE is empty or "cpu" for the processor, "cuda" or "cuda:N" for a GPU, and "portable"
-// for the processor by way of the operations that a GPU runs. With the build tag testdevice it may be "testdevice", which fails
-// where a GPU would. Tests about the processor's own kernels, threads or last
-// bits start their workers themselves.
+// for the processor by way of the operations that a GPU runs. With the build tag testdevice it may be "testdevice",
+// which fails where a GPU would. Tests about the processor's own kernels, threads or last bits start their workers
+// themselves.
 package torchtest
 
 import (
@@ -59,8 +59,8 @@ func OnCPU() bool {
 // OnGPU reports whether the tests of this run compute on a GPU.
 func OnGPU() bool { return strings.HasPrefix(os.Getenv(Variable), "cuda") }
 
-// Same reports whether two values are equal. The processor's own kernels give a row the same bits wherever it stands in a
-// tensor. libtorch's operations do not promise that: with them the last bits may differ.
+// Same reports whether two values are equal. The processor's own kernels give a row the same bits wherever it stands in
+// a tensor. libtorch's operations do not promise that: with them the last bits may differ.
 func Same(a, b float32) bool { return a == b || !OnCPU() && math.Abs(float64(a-b)) <= 1e-4 }
 
 // AllSame reports whether the values of two slices are [Same].

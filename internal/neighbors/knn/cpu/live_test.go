@@ -122,8 +122,8 @@ func TestBadChoicesAreRefused(t *testing.T) {
 	}
 }
 
-// TestCodesFindTheNearestLists ranks many centroids: a few of them by their codes, which find nearly all of the nearest, and
-// all of them exactly.
+// TestCodesFindTheNearestLists ranks many centroids: a few of them by their codes, which find nearly all of the
+// nearest, and all of them exactly.
 func TestCodesFindTheNearestLists(t *testing.T) {
 	const dim, lists, queries, probes = 40, 2000, 200, 12
 	before := cpu.Live()

@@ -49,8 +49,8 @@ func TestKMeansIsTheReferences(t *testing.T) {
 	})
 }
 
-// TestManyRoundsAreTheReferences has rows that move between clusters for many rounds, so that most rows are compared with few
-// centroids in some rounds and with all in others.
+// TestManyRoundsAreTheReferences has rows that move between clusters for many rounds, so that most rows are compared
+// with few centroids in some rounds and with all in others.
 func TestManyRoundsAreTheReferences(t *testing.T) {
 	const n, dim, k, rounds = 4500, 24, 64, 14
 	for _, spread := range []float64{0.2, 0.7, 3} {

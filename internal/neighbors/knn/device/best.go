@@ -128,9 +128,10 @@ func (b *best) floors(s *torch.Scope) *torch.Tensor {
 	return s.AddScalar(s.Select(b.largest, 1, int64(b.q.k)-1), -b.q.a.reach())
 }
 
-// raises tells whether tile i of a block of rows raises the floors: 0 and the powers of two do. Floors that stay low keep
-// more products, and never fewer. From one raise to the next about k products of a row are above its floor. Together that
-// is k log2(n) of n tiles, where raises in all would keep k ln(n). It costs less than the k largest maxima in every tile.
+// raises tells whether tile i of a block of rows raises the floors: 0 and the powers of two do. Floors that stay low
+// keep more products, and never fewer. From one raise to the next about k products of a row are above its floor.
+// Together that is k log2(n) of n tiles, where raises in all would keep k ln(n). It costs less than the k largest
+// maxima in every tile.
 func raises(i int) bool { return i&(i-1) == 0 }
 
 // take keeps what a tile has above the floors, and raises the floors first if asked to.

@@ -9,8 +9,8 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
 
-// Products above longestHalf are not multiplied in float16, whose largest value is 65,504. Products above longestFloat are
-// not multiplied at all: the largest float32 is 3.4e38, and a tile must stay far below it.
+// Products above longestHalf are not multiplied in float16, whose largest value is 65,504. Products above longestFloat
+// are not multiplied at all: the largest float32 is 3.4e38, and a tile must stay far below it.
 const (
 	longestHalf  = 1 << 14
 	longestFloat = 1e30
@@ -53,10 +53,10 @@ type arithmetic struct {
 
 // arithmetic chooses the arithmetic for the products of rows with these norms.
 //
-// Let d be their length, n = |x||y|, u = 2^-24 and g = d u / (1 - d u). Float32 sums of products, in any order and fused
-// or not, are within g sum|x_i y_i| <= g n of the exact sum. (See Higham, Accuracy and Stability of Numerical Algorithms,
-// section 3.1, and Cauchy-Schwarz.) A GPU adds several products at once and cuts off what does not fit, which is at most
-// four times as much. Two more errors come on top:
+// Let d be their length, n = |x||y|, u = 2^-24 and g = d u / (1 - d u). Float32 sums of products, in any order and
+// fused or not, are within g sum|x_i y_i| <= g n of the exact sum. (See Higham, Accuracy and Stability of Numerical
+// Algorithms, section 3.1, and Cauchy-Schwarz.) A GPU adds several products at once and cuts off what does not fit,
+// which is at most four times as much. Two more errors come on top:
 //
 //   - float16 rows are multiplied as they are, and the sum is rounded to float16: (1+4g) n 2^-11, and 2^-25 where the
 //     result is subnormal.
@@ -89,8 +89,8 @@ func (e *Engine) arithmetic(dim int, halves bool, x, y float64) (arithmetic, err
 	return a, nil
 }
 
-// reach returns how far below the k-th best value products matter. It is 2 eps, and what the device loses in subtracting
-// it.
+// reach returns how far below the k-th best value products matter. It is 2 eps, and what the device loses in
+// subtracting it.
 func (a arithmetic) reach() float64 { return 2*a.eps + 0x1p-22*a.norm }
 
 // below and above return the float32 values next to x, or x itself.

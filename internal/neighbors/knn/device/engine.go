@@ -1,8 +1,8 @@
-// Package device finds exact neighbours and clusters by tiles of matrix products on a device: a GPU, or the processor by
-// way of libtorch.
+// Package device finds exact neighbours and clusters by tiles of matrix products on a device: a GPU, or the processor
+// by way of libtorch.
 //
-// Matrices of rows and parameters go in; the positions that internal/neighbors/knn defines come out. The device's products are fast
-// and rounded. They lead to exact results as follows:
+// Matrices of rows and parameters go in; the positions that internal/neighbors/knn defines come out. The device's
+// products are fast and rounded. They lead to exact results as follows:
 //
 //   - The vectors are copied to the device once. It multiplies a tile, rows of one matrix by rows of another. It keeps the
 //     place and the value of every product that can still matter. Nothing of size members x members exists.
@@ -24,8 +24,8 @@
 //     tiles. The tensors are gone when a call returns.
 //
 // An Engine is safe for concurrent use. Calls follow one another, so that the device holds one group at a time. A call
-// occupies the worker for a tile at a time, so that others get their turn. The engine refuses rows that have a value that
-// is not finite, or norms so large that products overflow.
+// occupies the worker for a tile at a time, so that others get their turn. The engine refuses rows that have a value
+// that is not finite, or norms so large that products overflow.
 package device
 
 import (
@@ -125,8 +125,8 @@ func spread(ctx context.Context, workers, n int, task func(i int) error) error {
 // job is work for the processor that the device has prepared.
 type job func(context.Context) error
 
-// overlapped runs the jobs that produce submits one after the other, while produce goes on. The processor scores what the
-// device found in one tile while the device is at the next.
+// overlapped runs the jobs that produce submits one after the other, while produce goes on. The processor scores what
+// the device found in one tile while the device is at the next.
 func overlapped(ctx context.Context, produce func(ctx context.Context, submit func(job) error) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	jobs := make(chan job, 2)

@@ -33,8 +33,8 @@ func workerOf(t testing.TB, o torch.WorkerOptions) *torch.Worker {
 	return w
 }
 
-// engines returns engines with tiles of several sizes, so that tests cross few and many edges, and with products as a GPU
-// rounds them.
+// engines returns engines with tiles of several sizes, so that tests cross few and many edges, and with products as a
+// GPU rounds them.
 func engines(w *torch.Worker) map[string]*Engine {
 	out := map[string]*Engine{}
 	for _, c := range []struct {

@@ -52,8 +52,8 @@ func (e *Engine) neighbors(ctx context.Context, v, t knn.Matrix, p knn.Params) (
 	return out, nil
 }
 
-// amongImages goes over the rows of V V^T. The matrix is symmetric, but half the products would ask for floors of all rows
-// and columns at once. Most of a GPU's time goes into reading the products, not into computing them.
+// amongImages goes over the rows of V V^T. The matrix is symmetric, but half the products would ask for floors of all
+// rows and columns at once. Most of a GPU's time goes into reading the products, not into computing them.
 func (e *Engine) amongImages(ctx context.Context, images *matrix, p knn.Params, v2v []int32) error {
 	a, err := e.arithmetic(images.Dim, images.Halves != nil, images.norm, images.norm)
 	if err != nil {

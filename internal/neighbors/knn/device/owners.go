@@ -54,8 +54,8 @@ type member struct {
 // few is how many members an image may have, on the average of a block, to be masked one by one.
 const few = 64
 
-// masks lists, for every block of columns, the members that show the image of one of the rows. all reports that they are
-// too many to list.
+// masks lists, for every block of columns, the members that show the image of one of the rows. all reports that they
+// are too many to list.
 func (o *owners) masks(rows block, columns []block) (out [][]member, all bool) {
 	if o.owner != nil {
 		total := int64(0)

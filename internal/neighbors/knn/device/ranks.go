@@ -8,8 +8,8 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
 
-// ranks counts, for every text and each V2V neighbour of its image, the images that the text scores above that neighbour.
-// The neighbour is one of the text's T2V_k2 when they are fewer than k2.
+// ranks counts, for every text and each V2V neighbour of its image, the images that the text scores above that
+// neighbour. The neighbour is one of the text's T2V_k2 when they are fewer than k2.
 type ranks struct {
 	v, t    *matrix
 	a       arithmetic
@@ -116,8 +116,8 @@ func (r *ranks) count(s *torch.Scope, t *tile, submit func(job) error) error {
 	})
 }
 
-// add counts what is true in surely [hits, k1]. It adds single numbers in memory. libtorch would add whole rows a thousand
-// times slower on the processor.
+// add counts what is true in surely [hits, k1]. It adds single numbers in memory. libtorch would add whole rows a
+// thousand times slower on the processor.
 func (r *ranks) add(s *torch.Scope, sums, lines, surely *torch.Tensor) {
 	found := s.NonZero(surely)
 	line := s.IndexSelect(lines, 0, s.Select(found, 1, 0))
@@ -169,8 +169,8 @@ func (r *ranks) decide(ctx context.Context, f found, texts block) error {
 	})
 }
 
-// place adds an image to the counts of the neighbours that it comes before, where the device has not done so. Ties go to
-// the lower position.
+// place adds an image to the counts of the neighbours that it comes before, where the device has not done so. Ties go
+// to the lower position.
 func (r *ranks) place(text int64, image int32, value float32, score float64) {
 	for m := range r.k1 {
 		at := int(text)*r.k1 + m

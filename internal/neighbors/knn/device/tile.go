@@ -6,8 +6,8 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// maxFold is how many products share a maximum. Finding the maxima reads every product once. After that only one product
-// in maxFold is looked at, and those of groups with a large maximum.
+// maxFold is how many products share a maximum. Finding the maxima reads every product once. After that only one
+// product in maxFold is looked at, and those of groups with a large maximum.
 const maxFold = 32
 
 // fold returns the number of products in a group. It leaves some times more groups than the number of best products.
@@ -27,8 +27,8 @@ type tile struct {
 	foldRow, foldCol int64 // sizes of groups along a row, and along a column
 }
 
-// side is one way to look at a tile. Its lines are rows or columns, and each falls into groups, which take products at a
-// constant distance.
+// side is one way to look at a tile. Its lines are rows or columns, and each falls into groups, which take products at
+// a constant distance.
 type side struct {
 	maxima                *torch.Tensor // [lines, groups], float32
 	lines, groups, fold   int64
@@ -38,7 +38,8 @@ type side struct {
 	limit                 int64
 }
 
-// multiply computes a tile. best is how many products per row the caller wants; foldCol is 0 when nobody asks by columns.
+// multiply computes a tile. best is how many products per row the caller wants; foldCol is 0 when nobody asks by
+// columns.
 func (a arithmetic) multiply(s *torch.Scope, x, y *matrix, rows, columns block, best int, foldCol int64) *tile {
 	t := &tile{rows: rows, columns: columns, foldRow: fold(columns.n, best), foldCol: max(foldCol, 1)}
 	t.products = product(s, x.block(s, rows, a.dtype), y.block(s, columns, a.dtype))
@@ -105,7 +106,8 @@ func (v *side) each(s *torch.Scope, floors *torch.Tensor, take func(*torch.Scope
 	return v.within(s, floors, block{0, v.lines}, take)
 }
 
-// within does what each does for some of the lines. It halves them while there are more hits than may be gathered at once.
+// within does what each does for some of the lines. It halves them while there are more hits than may be gathered at
+// once.
 func (v *side) within(s *torch.Scope, floors *torch.Tensor, lines block, take func(*torch.Scope, hits) error) error {
 	return s.Nest(func(s *torch.Scope) error {
 		some := s.Narrow(floors, 0, lines.from, lines.n)

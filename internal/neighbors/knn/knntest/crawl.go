@@ -1,5 +1,5 @@
-// Package knntest draws embeddings such as a crawl brings, for benchmarks of whatever searches among them, and holds the
-// searches and clusterings that every engine has to get right.
+// Package knntest draws embeddings such as a crawl brings, for benchmarks of whatever searches among them, and holds
+// the searches and clusterings that every engine has to get right.
 //
 // What is drawn is a function of the generator that it is given, and comes in one order. A Crawl is for one goroutine.
 package knntest

@@ -1,7 +1,7 @@
 // Package reference solves the problems of internal/neighbors/knn by the book: it computes every score, and sorts.
 //
-// In go matrices and parameters; out come the positions that internal/neighbors/knn defines. Tests compare the other engines with
-// this one. It needs no cgo. Its cost suits the sizes of tests, not those of a group.
+// In go matrices and parameters; out come the positions that internal/neighbors/knn defines. Tests compare the other
+// engines with this one. It needs no cgo. Its cost suits the sizes of tests, not those of a group.
 package reference
 
 import (

@@ -1,8 +1,8 @@
 // Package store keeps segments (package segment) in a folder or in a bucket, for any number of writers and readers.
 //
-// A segment's name tells its namespace, model, lane, number and digest. It appears whole, and is never another one: who writes
-// a name again writes the same bytes. A segment in a folder is mapped where it lies. One in a bucket is first copied into a
-// file without a name in the folder for temporary files (TMPDIR), and mapped there.
+// A segment's name tells its namespace, model, lane, number and digest. It appears whole, and is never another one: who
+// writes a name again writes the same bytes. A segment in a folder is mapped where it lies. One in a bucket is first
+// copied into a file without a name in the folder for temporary files (TMPDIR), and mapped there.
 //
 // A Store is safe for concurrent use.
 package store
@@ -126,8 +126,8 @@ func (s *Store) List(ctx context.Context, model string) ([]Name, error) {
 	return names, nil
 }
 
-// Each calls do with every segment of the namespace that seen does not know, in the order of their files' names, or with the
-// reason why it cannot be read. Do owns the segment. Each looks at a part of its bytes alone.
+// Each calls do with every segment of the namespace that seen does not know, in the order of their files' names, or
+// with the reason why it cannot be read. Do owns the segment. Each looks at a part of its bytes alone.
 func (s *Store) Each(ctx context.Context, seen func(file string) bool, do func(file string, one *segment.Segment, err error)) error {
 	all, err := s.place.Sizes(ctx)
 	if err != nil {

@@ -30,8 +30,8 @@ func TestGCSSegments(t *testing.T) {
 	})
 }
 
-// segmentsIn writes segments of two models and namespaces to a bucket, one of them twice, and damages one. It lists and reads
-// the others, of the whole namespace as well.
+// segmentsIn writes segments of two models and namespaces to a bucket, one of them twice, and damages one. It lists and
+// reads the others, of the whole namespace as well.
 func segmentsIn(t *testing.T, root string, damage func(name string)) {
 	t.Helper()
 	s := must.Get(Open(t.Context(), root, "run"))(t)

@@ -41,7 +41,8 @@ func (w *writer) scored(rec stream.Record, b *schemas.ScoredBatch) error {
 	return w.connections(n, b)
 }
 
-// checked keeps what the guard says of a group's connections, the latest of it. What it confirms is kept as connections.
+// checked keeps what the guard says of a group's connections, the latest of it. What it confirms is kept as
+// connections.
 func (w *writer) checked(group int64, b *schemas.ScoredBatch) error {
 	check := *b.Check
 	check.Confirmed = nil

@@ -165,8 +165,8 @@ func TestABrokenFileIsMadeAnew(t *testing.T) {
 	}
 }
 
-// A folder of the user's may hold a file by the name of the index. It is not taken for one, and stays as it is. An index
-// that an earlier version left without a marker is the console's.
+// A folder of the user's may hold a file by the name of the index. It is not taken for one, and stays as it is. An
+// index that an earlier version left without a marker is the console's.
 func TestAForeignFileIsNoIndex(t *testing.T) {
 	dir, log := t.TempDir(), newLog(t)
 	path := filepath.Join(dir, "index.sqlite")

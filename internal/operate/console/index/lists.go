@@ -288,8 +288,8 @@ func (x *Index) Disagreements(ctx context.Context, id schemas.GroupID, from, cou
 	return x.said(ctx, "lane = ? AND seq = ? AND NOT match ORDER BY prob DESC, image, text LIMIT ? OFFSET ?", id.Lane, id.Seq, count, from)
 }
 
-// Check returns what the guard of connections says in a group: the latest of the group, or of an earlier one of its lane. nil: it
-// has said nothing.
+// Check returns what the guard of connections says in a group: the latest of the group, or of an earlier one of its
+// lane. nil: it has said nothing.
 func (x *Index) Check(ctx context.Context, id schemas.GroupID) (*schemas.Check, error) {
 	var raw []byte
 	found, err := one(ctx, x, []any{&raw}, "SELECT checked FROM grp WHERE lane = ? AND seq <= ? AND checked IS NOT NULL ORDER BY seq DESC LIMIT 1", id.Lane, id.Seq)
