@@ -226,11 +226,26 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	if err == nil {
 		err = p.tellAside(ctx, log)
 	}
+	if err == nil {
+		err = p.tellGuard(ctx, log)
+	}
 	if err != nil {
 		p.empty = nothingEncoded(ctx, log)
 		return err
 	}
 	return writeReport(ctx, p.w, log, p.settings.forConsole(p.work()), nil, filepath.Join(p.out, "report.html"))
+}
+
+// tellGuard says why a plan has no connections, or what share of them is true.
+func (p *planning) tellGuard(ctx context.Context, log *stream.Log) error {
+	said, err := readChecks(ctx, log)
+	if err != nil {
+		return err
+	}
+	for _, line := range said.lines() {
+		fmt.Fprintln(p.w, "Con-D: "+line)
+	}
+	return nil
 }
 
 // export writes the files of all lanes.
