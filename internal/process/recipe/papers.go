@@ -11,12 +11,13 @@ var sizes = map[string]string{"LANES": "4", "GROUP_SIZE": "5000000", "BATCH_SIZE
 
 // layers are the lists of which each recipe is made; a later list overrides an earlier one.
 var layers = map[string][][]Value{
-	"albef":     {backbone, albef},
-	"tcl":       {backbone, albef, tcl},
-	"grit-vlp":  {backbone, gritVLP},
-	"mafa":      {backbone, gritVLP, mafa},
-	"gpn-s":     {backbone, albef, gpns},
-	"gpn-s-tcl": {backbone, albef, tcl, gpns, gpnsTCL},
+	"albef":        {backbone, albef},
+	"tcl":          {backbone, albef, tcl},
+	"grit-vlp":     {backbone, gritVLP},
+	"mafa":         {backbone, gritVLP, mafa},
+	"mafa-printed": {backbone, gritVLP, mafa, mafaPrinted},
+	"gpn-s":        {backbone, albef, gpns},
+	"gpn-s-tcl":    {backbone, albef, tcl, gpns, gpnsTCL},
 }
 
 // backbone is what all of the papers share: "for all other hyper-parameter settings, we follow ALBEF".
@@ -106,7 +107,16 @@ var mafa = []Value{
 	{Variable: "ECM_ELIMINATE", Value: "false", Place: "MAFA 4.1; Table 5 has ECM-E"},
 	{Variable: "ECM_HIGH", Value: "0.8", Place: "MAFA 4.1", Unlike: "a probability of exactly 0.8 is ambiguous here"},
 	{Variable: "ECM_LOW", Value: "0.5", Place: "MAFA 4.1", Unlike: "a probability of exactly 0.5 is ambiguous here"},
-	{Variable: "CANDIDATES", Value: "2", Place: "MAFA 4.1: the hardest, and the second for an ambiguous one", Unlike: "Con-D scores them before the step; BATCH_SIZE - 1 gives exactly the hardest of the step"},
+	{Variable: "CANDIDATES", Value: "2", Place: "MAFA 4.1: the hardest, and the second for an ambiguous one", Unlike: "Con-D scores them before the step; mafa-printed has BATCH_SIZE - 1, among which are exactly the hardest of the step"},
+	{Variable: "COND_IMAGES", Value: "plain", Place: "MAFA Algorithm 1: the augmented images of the step", Unlike: "a pair keeps its score from epoch to epoch; mafa-printed has augmented ones"},
+	{Variable: "COND_MIN_PRECISION", Value: "0.4", Place: "MAFA has no guard", Unlike: "connections are off where too few are true; mafa-printed has no guard"},
+}
+
+// mafaPrinted gives up what makes mafa fast and careful.
+var mafaPrinted = []Value{
+	{Variable: "CANDIDATES", Value: "95", ofBatch: true, Place: "MAFA 4.1: the hardest of the step, and the second for an ambiguous one; all others of the mini-batch are scored"},
+	{Variable: "COND_IMAGES", Value: "augmented", Place: "MAFA Algorithm 1: the augmented images of the step"},
+	{Variable: "COND_MIN_PRECISION", Value: "0", Place: "MAFA has no guard"},
 }
 
 // gpns adds global positives and negatives to its backbone.
@@ -154,6 +164,8 @@ var statements = []struct{ variable, text string }{
 	{"NOUN_MIN_COUNT", "captions that a noun has at least one more than"},
 	{"TEXTS", "which captions are revised to objects"},
 	{"CANDIDATES", "candidates of a pair that Con-D scores"},
+	{"COND_IMAGES", "images that Con-D looks at"},
+	{"COND_MIN_PRECISION", "share of connections that must be true for certain"},
 	{"ECM_HIGH", "probability above which a negative is a connection"},
 	{"ECM_LOW", "probability below which it stays a negative"},
 	{"ECM_ITC", "connections are positives of ITC"},

@@ -32,11 +32,14 @@ type Value struct {
 	Place    string
 	Unlike   string // what is otherwise than there, and why; empty: nothing
 	epochs   int64  // not 0: the value is the number of steps of so many epochs
+	ofBatch  bool   // the value is one less than BATCH_SIZE
 	ofStep   bool   // the value is that of a whole step, which its STEP_BATCHES mini-batches share
 }
 
 // Names lists the recipes, in the order of the papers.
-func Names() []string { return []string{"albef", "tcl", "grit-vlp", "mafa", "gpn-s", "gpn-s-tcl"} }
+func Names() []string {
+	return []string{"albef", "tcl", "grit-vlp", "mafa", "mafa-printed", "gpn-s", "gpn-s-tcl"}
+}
 
 // check tells whether a recipe of this name exists.
 func check(name string) error {
@@ -73,7 +76,7 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 	if n, err := strconv.ParseInt(environ["PAIRS"], 10, 64); err == nil && n > 0 {
 		pairs, of = n, "PAIRS"
 	}
-	d := derivation{epoch: max(1, pairs/size("BATCH_SIZE")/size("STEP_BATCHES")), of: of, epochs: size("EPOCHS"), environ: environ}
+	d := derivation{batch: size("BATCH_SIZE"), epoch: max(1, pairs/size("BATCH_SIZE")/size("STEP_BATCHES")), of: of, epochs: size("EPOCHS"), environ: environ}
 	d.ofPaper, _ = strconv.ParseInt(byName["EPOCHS"].Value, 10, 64)
 	out := make([]Value, 0, len(byName))
 	for _, variable := range slices.Sorted(maps.Keys(byName)) {
@@ -125,6 +128,7 @@ func shortenWarmup(values []Value, environ map[string]string) {
 
 // derivation has what values are derived from.
 type derivation struct {
+	batch           int64  // pairs of a mini-batch
 	epoch           int64  // steps of an epoch
 	of              string // what gives its pairs
 	epochs, ofPaper int64  // as they are set, and in the recipe
@@ -134,6 +138,8 @@ type derivation struct {
 // derive fills in a value that depends on others.
 func (d derivation) derive(v Value) Value {
 	switch {
+	case v.ofBatch:
+		v.Value = strconv.FormatInt(d.batch-1, 10)
 	case v.Variable == "LR_TOTAL_STEPS" && d.epochs != d.ofPaper:
 		v.Value = strconv.FormatInt(max(1, v.epochs*d.epoch*d.epochs/d.ofPaper), 10)
 		v.Place += fmt.Sprintf("; %d of its %d epochs of %s / BATCH_SIZE / STEP_BATCHES = %d steps, at EPOCHS=%d of %d", v.epochs*d.epochs/d.ofPaper, v.epochs, d.of, d.epoch, d.epochs, d.ofPaper)

@@ -1,6 +1,7 @@
 package recipe_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -25,8 +26,8 @@ func values(t *testing.T, name string, environ map[string]string) map[string]str
 // Each row is what a section of a paper says; the empty text: the recipe leaves it to the setting's default.
 func TestEveryRecipeIsItsPapers(t *testing.T) {
 	columns := []string{"albef", "tcl", "grit-vlp", "mafa", "gpn-s", "gpn-s-tcl"}
-	if !slices.Equal(recipe.Names(), columns) {
-		t.Fatalf("recipes are %v, want %v", recipe.Names(), columns)
+	if want := slices.Insert(slices.Clone(columns), 4, "mafa-printed"); !slices.Equal(recipe.Names(), want) { // which has a test of its own
+		t.Fatalf("recipes are %v, want %v", recipe.Names(), want)
 	}
 	for _, row := range []struct {
 		variable, place string
@@ -101,6 +102,26 @@ func TestAStepOfGPNSIsShared(t *testing.T) {
 	}
 	if got := values(t, "mafa", map[string]string{"STEP_BATCHES": "8"}); got["BATCH_SIZE"] != "96" {
 		t.Errorf("mafa's mini-batches of 96 are %s with STEP_BATCHES=8", got["BATCH_SIZE"])
+	}
+}
+
+// mafa-printed is mafa without its departures: all negatives of the mini-batch, augmented images and no guard.
+func TestMAFAAsPrinted(t *testing.T) {
+	fast, printed := values(t, "mafa", nil), values(t, "mafa-printed", nil)
+	for variable, want := range map[string][2]string{
+		"CANDIDATES": {"2", "95"}, "COND_IMAGES": {"plain", "augmented"}, "COND_MIN_PRECISION": {"0.4", "0"},
+	} {
+		if got := [2]string{fast[variable], printed[variable]}; got != want {
+			t.Errorf("%s is %q in mafa and in mafa-printed, want %q", variable, got, want)
+		}
+		delete(fast, variable)
+		delete(printed, variable)
+	}
+	if !maps.Equal(fast, printed) {
+		t.Errorf("mafa-printed has %v, want mafa's %v", printed, fast)
+	}
+	if got := values(t, "mafa-printed", map[string]string{"BATCH_SIZE": "48"})["CANDIDATES"]; got != "47" {
+		t.Errorf("in mini-batches of 48 Con-D scores %s candidates, want 47", got)
 	}
 }
 

@@ -39,7 +39,7 @@ type Process struct {
 	HTTPAddr   string `env:"HTTP_ADDR" desc:"address of /metrics, /healthz and /readyz, such as :9090; empty: none"`
 	HealthAddr string `env:"HEALTH_ADDR" desc:"address of /healthz and /readyz alone, which readers of metrics cannot keep busy; empty: none"`
 	Pprof      bool   `env:"HTTP_PPROF" envDefault:"false" desc:"serve profiles under /debug/pprof"`
-	Recipe     string `env:"RECIPE" envDefault:"mafa" desc:"paper whose settings hold where the environment sets none: albef, tcl, grit-vlp, mafa, gpn-s or gpn-s-tcl; pairstream settings --recipe NAME prints them"`
+	Recipe     string `env:"RECIPE" envDefault:"mafa" desc:"paper whose settings hold where the environment sets none: albef, tcl, grit-vlp, mafa, mafa-printed, gpn-s or gpn-s-tcl; pairstream settings --recipe NAME prints them"`
 }
 
 // Validate returns every invalid setting, joined.
