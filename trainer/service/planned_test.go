@@ -21,7 +21,8 @@ func TestScheduleSaysForWhichDataItWasPlanned(t *testing.T) {
 		"the papers' data": {5_000_000, 390_600, 260_400, []string{"pairs=5000000", "steps=260400", "rate=3.2"}, nil},
 		"a tenth less":     {5_000_000, 390_600, 260_400 - 26_040, []string{"pairs=5000000"}, nil},
 		"lanes that are not full": {
-			0, 1_562_490, 260_400, []string{"pairs=20000000", "steps=1041660"},
+			0, 1_562_490, 260_400,
+			[]string{"pairs=20000000", "steps=1041660"},
 			[]string{"planned for other data", "planned=20000000", "step=260400", "rate=9.4", "wanted=3.2", "pairs=4999680", "set PAIRS"},
 		},
 	} {

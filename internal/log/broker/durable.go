@@ -108,9 +108,10 @@ func (f *folder) settle(s *storage) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.mu.Lock()
-	files, names := f.files, f.names
-	if len(files) > 0 {
-		f.files = make(map[string]bool)
+	names := f.names
+	var files map[string]bool // an empty one stays the folder's, for those who hold the lock
+	if len(f.files) > 0 {
+		files, f.files = f.files, make(map[string]bool)
 	}
 	f.names = false
 	s.mu.Unlock()
