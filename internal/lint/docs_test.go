@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxReadmeBytes   = 12_500
+	maxReadmeBytes   = 12_000
 	maxSentenceWords = 35 // the aim is 25
 )
 

@@ -7,7 +7,8 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// Planned says for which data the learning rate is planned. Other stages have the same sizes.
+// Planned says for which data the learning rate is planned: an epoch of Pairs takes Pairs / (BatchSize x StepBatches)
+// steps. Other stages have the same sizes.
 type Planned struct {
 	Pairs     int64 `env:"PAIRS" envDefault:"0" desc:"pairs of an epoch over all lanes, from which RECIPE derives LR_TOTAL_STEPS and ITC_ALPHA_RAMP_STEPS; 0: LANES x GROUP_SIZE, as if every lane closed one full group"`
 	GroupSize int64 `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
@@ -44,7 +45,8 @@ func (p Planned) planOf(core trainer.Options, lanes int) plan {
 // tell says at the start what the learning rate was planned for.
 func (p plan) tell(logger *slog.Logger) {
 	if p.steps > 0 {
-		logger.Info("the learning rate is planned", keyStage, Name, keyPairs, p.pairs, keySteps, p.steps, keyRate, p.schedule.At(p.steps-1))
+		logger.Info("the learning rate is planned", keyStage, Name,
+			keyPairs, p.pairs, keySteps, p.steps, keyRate, p.schedule.At(p.steps-1))
 	}
 }
 
@@ -54,7 +56,8 @@ func (p plan) compare(made int64, logger *slog.Logger) {
 		return
 	}
 	logger.Warn("the learning rate was planned for other data: set PAIRS for the next run", keyStage, Name,
-		keyPlanned, p.pairs, keySteps, p.steps, keyStep, made, keyRate, p.schedule.At(made-1), keyWanted, p.schedule.At(p.steps-1), keyPairs, int64(float64(made)/p.perPair))
+		keyPlanned, p.pairs, keySteps, p.steps, keyStep, made, keyPairs, int64(float64(made)/p.perPair),
+		keyRate, p.schedule.At(made-1), keyWanted, p.schedule.At(p.steps-1))
 }
 
 func abs(n int64) int64 { return max(n, -n) }

@@ -103,7 +103,7 @@ func TestOwnFoldersAreEmptiedAndRemoved(t *testing.T) {
 	if left := must.Get(os.ReadDir(dir + "/real/demo"))(t); len(left) != 1 || left[0].Name() != Marker {
 		t.Errorf("left %v", left)
 	}
-	write(t, at+"/work/a", "x")
+	write(t, filepath.Join(at, "work", "a"), "x")
 	write(t, at+"/plan", "x")
 	must.Do(t, f.Remove("work", "never"))
 	if _, err := os.Stat(at + "/plan"); err != nil {

@@ -46,7 +46,7 @@ func listAt(p string) (*list, error) {
 	if IsRemote(p) || !strings.EqualFold(filepath.Ext(file), ".json") {
 		return nil, nil
 	}
-	options, err := url.ParseQuery(query)
+	options, err := url.ParseQuery(strings.ReplaceAll(query, "+", "%2B")) // people write folders, not forms
 	if err != nil {
 		return nil, err
 	}

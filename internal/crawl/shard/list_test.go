@@ -66,6 +66,16 @@ func writeList(t *testing.T, text string) string {
 	return path
 }
 
+// A folder may have a plus or a space in its name, as people write it.
+func TestFoldersOfListsAreNamedAsTheyAre(t *testing.T) {
+	dir := filepath.Join(pictureFolder(t), "c+d e")
+	must.Do(t, os.Rename(filepath.Dir(dir)+"/train", dir))
+	l := scanList(t, writeList(t, `[{"image": "0.png", "caption": "a"}]`)+"?sample=1e+0&images="+dir)
+	if want := []string{"0.png: a"}; l.err != nil || !slices.Equal(l.pairs, want) {
+		t.Errorf("%v, pairs %q, want %q", l.err, l.pairs, want)
+	}
+}
+
 // A list of ALBEF's names images from its authors' machine. Their files are found by the ends of their paths.
 func TestALBEFListIsScanned(t *testing.T) {
 	dir := pictureFolder(t)

@@ -39,26 +39,8 @@ func PlainJSON(raw []byte) []byte {
 	if !bytes.Contains(raw, []byte("NaN")) && !bytes.Contains(raw, []byte("Infinity")) {
 		return raw
 	}
-	var out []byte
-	from, quoted := 0, false
-	for at := 0; at < len(raw); at++ {
-		switch c := raw[at]; {
-		case quoted && c == '\\':
-			at++ // what it escapes ends no text
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == 'N' || c == 'I' || c == '-':
-			if word := noNumber(raw[at:]); word > 0 {
-				out = append(append(out, raw[from:at]...), "null"...)
-				from, at = at+word, at+word-1
-			}
-		}
-	}
-	if from == 0 {
-		return raw
-	}
-	return append(out, raw[from:]...)
+	out, _ := io.ReadAll(&jsonReader{from: bufio.NewReader(bytes.NewReader(raw))}) // memory has no faults
+	return out
 }
 
 // noNumber returns the length of the word with which a text begins, if that stands for a number that JSON does not
