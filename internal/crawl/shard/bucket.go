@@ -15,7 +15,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// The permanent ways in which an image cannot be had: asking again gives the same answer.
+// The permanent errors of reading an image: another try gives the same result.
 var (
 	ErrForbidden    = errors.New("image reference is outside the bucket roots")
 	ErrMissing      = errors.New("image object does not exist")
@@ -25,7 +25,7 @@ var (
 	ErrDenied       = errors.New("image object may not be read") // for as long as [DeniedFor]; see there
 )
 
-// Permanent reports whether an error of a [Bucket] or of [Images] is one of the image and will not pass. All other
+// Permanent reports whether an error of a [Bucket] or of [Images] concerns the image and will not pass. All other
 // errors are faults of the bucket, worth another try.
 func Permanent(err error) bool { return MaskReason(err) != "" }
 
@@ -47,16 +47,16 @@ func MaskReason(err error) string {
 }
 
 // Objects is a place that holds objects by name; names are relative to it. Errors that wrap [ErrMissing],
-// [ErrTruncated] or [ErrForbidden] are final. One that wraps [ErrDenied] says that an object may not be read now; the
-// bucket decides when that is final. All others are faults that may pass.
+// [ErrTruncated] or [ErrForbidden] are final. One that wraps [ErrDenied] means that the store refuses the object now;
+// the bucket decides when this is final. All others are faults that may pass.
 type Objects interface {
 	// ReadRange returns exactly size bytes from offset.
 	ReadRange(ctx context.Context, name string, offset, size int64) ([]byte, error)
 	Close() error
 }
 
-// forgetter is implemented by Objects that keep objects open. Forget drops what is kept of one and reports whether
-// there was anything, that is, whether a wrong answer may come from an object that has been replaced since.
+// forgetter is implemented by Objects that keep objects open. forget closes one and reports whether it was open: then
+// a wrong answer may come from an object that has been replaced since.
 type forgetter interface{ forget(name string) bool }
 
 // OpenRemote opens the objects below a root whose scheme is not file.
@@ -114,7 +114,7 @@ func openRoot(ctx context.Context, raw string, remote OpenRemote) (bucketRoot, e
 	return root, err
 }
 
-// localHost drops the name under which file URLs may call this machine.
+// localHost drops the name that file URLs may give this machine.
 func localHost(host string) string {
 	if host == "localhost" {
 		return ""
@@ -185,7 +185,7 @@ func (b *Bucket) resolve(ref schemas.ImageRef) (bucketRoot, string, error) {
 	return bucketRoot{}, "", ErrForbidden
 }
 
-// plainName reports whether a name has neither empty nor dotted parts, which somebody on the way might resolve.
+// plainName reports whether a name has neither empty nor dotted parts, which a proxy or store might resolve.
 func plainName(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "\x00\\") {
@@ -197,19 +197,18 @@ func plainName(name string) bool {
 
 // Close closes what the roots keep open.
 func (b *Bucket) Close() error {
-	var errs []error
+	var err error
 	for _, r := range b.roots {
-		errs = append(errs, r.objects.Close())
+		err = errors.Join(err, r.objects.Close())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// DeniedFor is how long objects that may not be read are tried again, as credentials may be renewed. It is enough that
-// another object of the root was read after the first refusal: then the credentials are good, and the object is kept
-// from us.
+// DeniedFor bounds the time for which a denied object is tried again, since credentials may be renewed. A refusal is
+// final at once when another object of the root was read since the first refusal: then the credentials are good.
 const DeniedFor = 2 * time.Minute
 
-// denials tells objects of one root that are kept from us from credentials that have run out.
+// denials distinguishes denied objects of one root from expired credentials.
 type denials struct {
 	mu    sync.Mutex
 	first time.Time // refusal of the current series; zero: there is none
@@ -217,8 +216,7 @@ type denials struct {
 	read  bool      // another object was read since first
 }
 
-// judge returns the error of a read as it is when it is final, or is no refusal. A refusal that may pass loses its
-// mark.
+// judge returns the error of a read. A refusal that may still pass no longer wraps ErrDenied.
 func (d *denials) judge(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,15 +18,15 @@ import (
 // ErrNoTars means that a folder, or a prefix of a store, holds no tar.
 var ErrNoTars = errors.New("there is no *.tar")
 
-// Tar is a tar that was found, in the state of that moment.
+// Tar is a tar that [Find] found, in the state of that moment.
 type Tar struct {
 	URI     string // as references name it
 	Size    int64
 	Version string // changes whenever the tar does; empty: not known
-	Place   int    // which of the paths named it, the first if several did
+	Place   int    // index of the first path that named it
 
 	path    string // on the file system
-	list    *list  // a JSON list stands in its place
+	list    *list  // a JSON list instead of a tar
 	catalog Catalog
 	object  Object
 	beside  *Tar // the table of the same name; it is no tar
@@ -40,7 +40,7 @@ func (t Tar) Beside() (uri string, size int64, version string, ok bool) {
 	return t.beside.URI, t.beside.Size, t.beside.Version, true
 }
 
-// name returns how people name the tar.
+// name returns the tar's name for people.
 func (t Tar) name() string {
 	if t.catalog == nil && t.list == nil {
 		return t.path
@@ -48,10 +48,10 @@ func (t Tar) name() string {
 	return t.URI
 }
 
-// Found is what [Find] has found. It keeps the stores open.
+// Found holds the results of [Find]. It keeps the stores open.
 type Found struct {
 	Tars []Tar
-	Lost []Problem // what is no tar that can be read
+	Lost []Problem // one for each file or folder that cannot be read
 
 	stores []Catalog
 	room   int // for tars and tables of a store that are remembered
@@ -77,7 +77,7 @@ func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error
 	parts := make([]Found, len(paths))
 	each := make([][]Tar, len(paths))
 	var finding errgroup.Group // without a context of its own: stores are opened here, and used later
-	finding.SetLimit(placesAtOnce)
+	finding.SetLimit(8)
 	for i, p := range paths {
 		finding.Go(func() (err error) {
 			parts[i].room = maxListed
@@ -104,16 +104,13 @@ func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error
 	return f, nil
 }
 
-// placesAtOnce is the number of paths that are looked at at once.
-const placesAtOnce = 8
-
 func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, error) {
 	if IsRemote(p) {
 		tars, err := f.inStore(ctx, p, remote)
 		if err != nil {
-			return nil, fmt.Errorf("looking for tars in %s: %w", p, err)
+			err = fmt.Errorf("looking for tars in %s: %w", p, err)
 		}
-		return tars, nil
+		return tars, err
 	}
 	if l, err := listAt(p); l != nil || err != nil {
 		if err != nil {
@@ -126,7 +123,7 @@ func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, e
 	f.Lost = append(f.Lost, lost...)
 	var tars []Tar
 	for _, file := range files {
-		t, _ := onDisk(file) // what is not there any more, the scan says
+		t, _ := onDisk(file) // the scan reports a file that has gone meanwhile
 		if beside, regular := onDisk(stem(file) + ".parquet"); regular {
 			t.beside = &beside
 		}
@@ -135,7 +132,7 @@ func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, e
 	return tars, err
 }
 
-// onDisk returns a file in its state of now, and whether it is a regular one.
+// onDisk returns a file in its current state, and whether it is a regular one.
 func onDisk(file string) (t Tar, regular bool) {
 	t = Tar{URI: FileURI(file), path: file}
 	info, err := os.Stat(file)
@@ -172,34 +169,34 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 		case isSidecar(o.Name):
 			sidecars[stem(o.Name)] = &t
 		case compressed:
-			f.Lost = append(f.Lost, lostTar(t, errCompressed))
+			f.Lost = append(f.Lost, lostAt(t.URI, errCompressed))
 		case !plainName(o.Name):
-			f.Lost = append(f.Lost, lostTar(t, errors.New("its name has empty or dotted parts, and no reference can name it")))
+			f.Lost = append(f.Lost, lostAt(t.URI, errors.New("its name has empty or dotted parts, and no reference can name it")))
 		case len(t.URI) > schemas.MaxURIBytes:
-			f.Lost = append(f.Lost, lostTar(t, fmt.Errorf("its reference would have %d bytes, at most %d are allowed", len(t.URI), schemas.MaxURIBytes)))
+			f.Lost = append(f.Lost, lostAt(t.URI, fmt.Errorf("its reference would have %d bytes, at most %d are allowed", len(t.URI), schemas.MaxURIBytes)))
 		default:
 			tars = append(tars, t)
 		}
 	}
 	if name != "" {
-		if err := lookUp(ctx, catalog, name, add); err != nil {
-			return nil, err
-		}
-		return join(tars, sidecars), nil
+		err = lookUp(ctx, catalog, name, add)
+	} else {
+		err = catalog.List(ctx, add)
 	}
-	if err := catalog.List(ctx, add); err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if f.room < 0 {
-		return nil, fmt.Errorf("there are more than %d tars and tables: name prefixes below it, or move away what is published", maxListed)
-	}
-	if len(tars) == 0 {
-		if len(f.Lost) > 0 {
-			return nil, fmt.Errorf("%w that can be read below this prefix; %s: %s", ErrNoTars, f.Lost[0].URI, f.Lost[0].Detail)
-		}
+	case f.room < 0:
+		return nil, fmt.Errorf("there are more than %d tars and tables: name prefixes below it, or move the published tars away", maxListed)
+	case len(tars) == 0 && name == "" && len(f.Lost) > 0:
+		return nil, fmt.Errorf("%w that can be read below this prefix; %s: %s", ErrNoTars, f.Lost[0].URI, f.Lost[0].Detail)
+	case len(tars) == 0 && name == "":
 		return nil, fmt.Errorf("%w below this prefix", ErrNoTars)
 	}
-	return join(tars, sidecars), nil
+	for i := range tars {
+		tars[i].beside = sidecars[stem(tars[i].object.Name)]
+	}
+	return tars, nil
 }
 
 // lookUp calls add with a tar, and with the table beside it.
@@ -224,15 +221,7 @@ func lookUp(ctx context.Context, catalog Catalog, name string, add func(Object))
 	return nil
 }
 
-// join gives the tars the tables of their names.
-func join(tars []Tar, sidecars map[string]*Tar) []Tar {
-	for i := range tars {
-		tars[i].beside = sidecars[stem(tars[i].object.Name)]
-	}
-	return tars
-}
-
-// content is a tar that is open.
+// content is an open tar.
 type content interface {
 	io.ReaderAt
 	io.Closer
@@ -247,10 +236,8 @@ func (t Tar) open(ctx context.Context) (content, error) {
 	return localTar{f}, err
 }
 
-// localTar implements content.
 type localTar struct{ *os.File }
 
-// Size implements content.
 func (f localTar) Size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -28,7 +28,7 @@ type folder struct {
 	open *simplelru.LRU[string, *openFile]
 }
 
-// openFile is a file that is kept open. It is closed by whoever comes last: its eviction or its last reader.
+// openFile is a file that is kept open until it has been evicted and its last reader is done.
 type openFile struct {
 	f       *os.File
 	readers int
@@ -52,7 +52,6 @@ func openFolder(path string) (*folder, error) {
 // prefix returns the folder's path as it begins the paths of references.
 func (d *folder) prefix() string { return strings.TrimSuffix(filepath.ToSlash(d.path), "/") }
 
-// ReadRange implements [Objects].
 func (d *folder) ReadRange(_ context.Context, name string, offset, size int64) ([]byte, error) {
 	h, err := d.acquire(name)
 	if err != nil {
@@ -136,8 +135,8 @@ func (d *folder) openRegular(name string) (*os.File, error) {
 	return nil, unreadable(err)
 }
 
-// gone returns an error when the folder is no longer at its path: a file system that was unmounted would otherwise pass
-// for one that has lost every image.
+// gone returns an error when the folder is no longer at its path. Otherwise an unmounted file system would look like one
+// that has lost every image.
 func (d *folder) gone() error {
 	now, err := os.Stat(d.path)
 	if err != nil {
@@ -150,7 +149,7 @@ func (d *folder) gone() error {
 	return nil
 }
 
-// unreadable marks the faults of a file system that may be those of one file.
+// unreadable marks the faults of a file system that may concern a single file.
 func unreadable(err error) error {
 	if isAny(err, fs.ErrPermission, syscall.EIO) {
 		return fmt.Errorf("%w: %w", ErrDenied, err)
@@ -158,8 +157,8 @@ func unreadable(err error) error {
 	return err
 }
 
-// throughLink reports whether symbolic links take part in a name. os.Root refuses those that lead out of the folder, or
-// might, with an error that has no name.
+// throughLink reports whether a name passes through symbolic links. os.Root refuses links that lead out of the folder,
+// or might, with an error that it does not export.
 func (d *folder) throughLink(name string) bool {
 	plain := filepath.Join(d.path, filepath.FromSlash(name))
 	real, err := filepath.EvalSymlinks(plain)
@@ -173,28 +172,26 @@ func (d *folder) release(h *openFile) {
 	h.closeIfUnused()
 }
 
-// evict lets go of a file that is no longer kept; the caller holds the folder's lock.
+// evict is called by the LRU; the caller holds the folder's lock.
 func evict(_ string, h *openFile) {
 	h.evicted = true
 	h.closeIfUnused()
 }
 
-// closeIfUnused closes an evicted file after its last reader. The file was only read, so that closing has nothing to
-// say that matters.
+// closeIfUnused closes an evicted file after its last reader.
 func (h *openFile) closeIfUnused() {
 	if h.evicted && h.readers == 0 {
-		_ = h.f.Close()
+		_ = h.f.Close() // it was only read
 	}
 }
 
-// forget implements forgetter.
 func (d *folder) forget(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open.Remove(name)
 }
 
-// Close implements [Objects]. Reads that are under way finish on their open files.
+// Close lets reads that are under way finish on their open files.
 func (d *folder) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
 )
 
-// Place takes and holds objects by name: a [Folder], or what lies below a prefix of a bucket. What is written appears
-// when it is complete.
+// Place stores objects by name: in a [Folder], or below a prefix of a bucket. An object appears when it is complete.
 type Place interface {
 	// Has reports whether there is an object.
 	Has(ctx context.Context, name string) (bool, error)
@@ -25,7 +24,7 @@ type Place interface {
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
 	// Put writes a file as an object.
 	Put(ctx context.Context, name string, from *os.File) error
-	// Write makes an object of what write writes. An error wraps [io/fs.ErrExist] where there is one already.
+	// Write creates an object with the bytes that write writes. An error wraps [io/fs.ErrExist] where there is one already.
 	Write(ctx context.Context, name string, write func(io.Writer) error) error
 	// Rewrite does what Write does, and replaces the object that is there.
 	Rewrite(ctx context.Context, name string, write func(io.Writer) error) error
@@ -43,7 +42,7 @@ type Store interface {
 // openStore opens stores; see [UseStores].
 var openStore func(ctx context.Context, root *url.URL) (Store, error)
 
-// UseStores gives the program its clients of object stores; see package cloud. A program calls it before it opens a
+// UseStores sets the function that opens object stores; see package cloud. A program calls it once, before it opens a
 // store.
 func UseStores(open func(ctx context.Context, root *url.URL) (Store, error)) { openStore = open }
 
@@ -86,7 +85,7 @@ func (f Folder) Has(_ context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// Sizes implements [Place]. A file that goes meanwhile is left out, and so is what is no file: a pipe, a device.
+// Sizes implements [Place]. It leaves out pipes, devices, and files that vanish meanwhile.
 func (f Folder) Sizes(context.Context) (map[string]int64, error) {
 	sizes := make(map[string]int64)
 	err := fs.WalkDir(os.DirFS(string(f)), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -94,17 +93,18 @@ func (f Folder) Sizes(context.Context) (map[string]int64, error) {
 			return err
 		}
 		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err == nil {
 			sizes[name] = info.Size()
-		} else if errors.Is(err, fs.ErrNotExist) {
-			return nil
 		}
 		return err
 	})
 	return sizes, err
 }
 
-// Open implements [Place]. What it returns is an [os.File]. It does not wait for the writer of a pipe.
+// Open implements [Place]. It returns an [os.File], and does not wait for the writer of a pipe.
 func (f Folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
 	file, err := os.OpenFile(f.path(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

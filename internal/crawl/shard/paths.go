@@ -14,13 +14,13 @@ import (
 
 // Tars lists the tars that paths on the file system name, in order: a file is one, whatever it is called; a folder
 // stands for the files *.tar in it and below it, in lexical order. Paths come back absolute and without symbolic links,
-// as references name them. What cannot be read below a folder is left out; [Scan] reports it.
+// as references name them. Tars skips unreadable files below a folder; [Scan] reports them.
 func Tars(paths []string) ([]string, error) {
 	tars, _, err := findFiles(paths)
 	return tars, err
 }
 
-// findFiles does the same as Tars, and also returns what is no tar that can be read.
+// findFiles does the same as Tars, and also returns a problem for everything below a folder that cannot be read.
 func findFiles(paths []string) (tars []string, lost []Problem, err error) {
 	for _, p := range paths {
 		found, more, err := tarsOf(LocalPath(p))
@@ -41,9 +41,7 @@ func LocalPath(p string) string {
 }
 
 func tarsOf(path string) (tars []string, lost []Problem, err error) {
-	if path, err = filepath.Abs(path); err == nil {
-		path, err = filepath.EvalSymlinks(path)
-	}
+	path, err = realPath(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,22 +58,17 @@ func tarsOf(path string) (tars []string, lost []Problem, err error) {
 		case err != nil && p == path:
 			return err
 		case err != nil:
-			lost = append(lost, lostFile(p, err)) // a folder below
-			return nil
+			lost = append(lost, lostAt(FileURI(p), err)) // a folder below
 		case d.IsDir():
-			return nil
 		case isCompressed(p):
-			lost = append(lost, lostFile(p, errCompressed))
-			return nil
-		case !strings.EqualFold(filepath.Ext(p), ".tar"):
-			return nil
+			lost = append(lost, lostAt(FileURI(p), errCompressed))
+		case strings.EqualFold(filepath.Ext(p), ".tar"):
+			if real, err := realTar(p); err != nil {
+				lost = append(lost, lostAt(FileURI(p), err))
+			} else {
+				tars = append(tars, real)
+			}
 		}
-		real, err := realTar(p)
-		if err != nil {
-			lost = append(lost, lostFile(p, err))
-			return nil
-		}
-		tars = append(tars, real)
 		return nil
 	})
 	if err == nil && len(tars) == 0 {
@@ -89,11 +82,7 @@ func tarsOf(path string) (tars []string, lost []Problem, err error) {
 
 // realTar resolves the path of a tar and checks that references to it can be written.
 func realTar(path string) (string, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	real, err := filepath.EvalSymlinks(abs)
+	real, err := realPath(path)
 	if err != nil {
 		return "", err
 	}
@@ -174,7 +163,7 @@ func withOptions(p string, roots []string) string {
 	for _, raw := range roots {
 		root, err := url.Parse(strings.TrimSpace(raw))
 		if err != nil || root.Scheme != place.Scheme || root.Host != place.Host {
-			continue // a root that is no URL is refused by who opens it
+			continue // opening the root refuses it when it is no URL
 		}
 		prefix := strings.Trim(root.Path, "/") + "/"
 		if inside := prefix == "/" || strings.HasPrefix(strings.Trim(place.Path, "/")+"/", prefix); inside && len(prefix) > longest {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrChanged means that an object is not as it was listed.
+// ErrChanged means that an object differs from its listing.
 var ErrChanged = errors.New("the object has changed since it was listed")
 
 // Object is one object of a [Catalog], as it was listed.
@@ -40,7 +40,7 @@ func IsRemote(p string) bool {
 	return found && scheme != "" && scheme != "file" && !strings.ContainsAny(scheme, "/.")
 }
 
-// remotePlace parts the URL of a tar or of a prefix into the root and, for a tar, its name below the root.
+// remotePlace splits the URL of a tar or of a prefix into the root and, for a tar, its name below the root.
 func remotePlace(p string) (root *url.URL, name string, err error) {
 	u, err := url.Parse(p)
 	if err != nil {
@@ -69,7 +69,7 @@ func openCatalog(ctx context.Context, root *url.URL, remote OpenRemote) (Catalog
 	return nil, errors.Join(fmt.Errorf("objects of scheme %q cannot be listed", root.Scheme), objects.Close())
 }
 
-// ObjectURI returns how references name an object below a root: without the root's options.
+// ObjectURI returns the URI of an object below a root, without the root's options.
 func ObjectURI(root *url.URL, name string) string {
 	return (&url.URL{Scheme: root.Scheme, Host: root.Host, Path: path.Join("/", root.Path, name)}).String()
 }
@@ -82,13 +82,13 @@ const (
 	firstPause  = 100 * time.Millisecond // between two tries; it doubles
 )
 
-// passingError is a fault of a store that has lasted too long. The tar is sound as far as anyone knows.
+// passingError is a fault of a store that has lasted too long. It is no evidence against the tar.
 type passingError struct{ error }
 
 func (e *passingError) Unwrap() error { return e.error }
 
-// remoteTar reads an object in chunks, the next ones ahead of time. Chunks that nobody asks for are not read, so bodies
-// larger than these are passed over. It implements io.ReaderAt for one goroutine.
+// remoteTar reads an object in chunks, the next ones ahead of time. It skips chunks inside a large body that is not
+// read. It implements io.ReaderAt for one goroutine.
 type remoteTar struct {
 	ctx     context.Context //nolint:containedctx // of one scan: io.ReaderAt passes none
 	cancel  context.CancelFunc
@@ -153,7 +153,7 @@ func (r *remoteTar) fetch(number int64) *chunk {
 	return c
 }
 
-// read tries again while the store has faults that may pass.
+// read repeats a read after faults of the store that may pass.
 func (r *remoteTar) read(buf []byte, from int64) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -185,5 +185,4 @@ func (r *remoteTar) Close() error {
 	return nil
 }
 
-// Size implements content.
 func (r *remoteTar) Size() (int64, error) { return r.object.Size, nil }

@@ -3,15 +3,15 @@ package shard
 import (
 	"archive/tar"
 	"cmp"
-	"container/heap"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// flush hands out what the current key came to.
+// flush hands out the example of the current key, or its problems.
 func (s *scanner) flush() error {
 	cur := s.cur
 	s.cur = sample{}
@@ -74,8 +74,7 @@ func (s *scanner) picture(cur sample) error {
 	return s.v.Picture(Picture{Entry: cur.image.name, Image: *ref, ImageID: id, Encoded: s.image})
 }
 
-// captionless reports an image to which no caption, good or bad, belongs. When its captions could not be read, that was
-// its report.
+// captionless reports an image without any caption, good or bad. Captions that could not be read have been reported.
 func (s *scanner) captionless(cur sample, reason Reason, detail string) error {
 	switch {
 	case cur.image == nil:
@@ -113,7 +112,7 @@ func (s *scanner) imageRef(e *entry) (*schemas.ImageRef, schemas.ImageID) {
 	return ref, schemas.NewImageID(s.image)
 }
 
-// imageFault returns what is wrong with a key's image.
+// imageFault returns why a key's image cannot be used.
 func imageFault(e *entry) (Reason, string) {
 	switch {
 	case e == nil:
@@ -140,10 +139,8 @@ func refuse(e entry) (Reason, string) {
 	if strings.HasPrefix(name, "/") {
 		return ReasonName, "the name is absolute"
 	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return ReasonName, `the name has ".."`
-		}
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return ReasonName, errParent.Error()
 	}
 	return "", ""
 }
@@ -160,7 +157,7 @@ func splitName(name string) (key, ext string) {
 	return dir + stem, strings.ToLower(ext)
 }
 
-// fileKind is what an entry is to an example.
+// fileKind is the role of an entry in an example.
 type fileKind int
 
 const (
@@ -203,62 +200,3 @@ func Pairs(ex Example) []*schemas.Pair {
 	}
 	return out
 }
-
-// HeldOut collects the n smallest image ids of those that it is shown: ids are hashes, so these are a random sample
-// that does not depend on the order, on the tars or on the lanes. It takes memory for n ids.
-type HeldOut struct {
-	n    int
-	heap idHeap // the largest on top
-	set  map[schemas.ImageID]bool
-}
-
-// NewHeldOut collects n ids.
-func NewHeldOut(n int) *HeldOut { return &HeldOut{n: n, set: map[schemas.ImageID]bool{}} }
-
-// Wants reports whether adding the id would change anything.
-func (h *HeldOut) Wants(id schemas.ImageID) bool {
-	switch {
-	case h.n <= 0 || h.set[id]:
-		return false
-	case len(h.heap) < h.n:
-		return true
-	}
-	return less(id, h.heap[0])
-}
-
-// Add shows one id, which may have been seen before.
-func (h *HeldOut) Add(id schemas.ImageID) {
-	if !h.Wants(id) {
-		return
-	}
-	heap.Push(&h.heap, id)
-	h.set[id] = true
-	if len(h.heap) > h.n {
-		delete(h.set, heap.Pop(&h.heap).(schemas.ImageID))
-	}
-}
-
-// Has reports whether the id is among the smallest so far.
-func (h *HeldOut) Has(id schemas.ImageID) bool { return h.set[id] }
-
-// Len returns the number of ids held out so far.
-func (h *HeldOut) Len() int { return len(h.heap) }
-
-// idHeap implements heap.Interface.
-type idHeap []schemas.ImageID
-
-func (h idHeap) Len() int           { return len(h) }
-func (h idHeap) Less(i, j int) bool { return less(h[j], h[i]) }
-func (h idHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *idHeap) Push(x any) { *h = append(*h, x.(schemas.ImageID)) }
-
-// Pop implements heap.Interface.
-func (h *idHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
-func less(a, b schemas.ImageID) bool { return string(a[:]) < string(b[:]) }

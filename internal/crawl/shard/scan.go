@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/schemas"
@@ -34,8 +35,7 @@ type Example struct {
 type Visitor struct {
 	Example func(Example) error
 	Problem func(Problem) error
-	// Picture, where set, takes the place of Example: the scan hands out every sound image, and its captions do not
-	// matter.
+	// Picture, where set, replaces Example: the scan hands out every sound image, whatever its captions.
 	Picture func(Picture) error
 	// Remote opens the stores that paths may name; nil: [OpenStore] does.
 	Remote OpenRemote
@@ -49,7 +49,7 @@ type Picture struct {
 	Encoded []byte
 }
 
-// Totals counts what a scan went through.
+// Totals counts the results of a scan.
 type Totals struct {
 	Tars     int
 	Entries  int // members of the tars with a sound header
@@ -60,8 +60,8 @@ type Totals struct {
 	Problems map[Reason]int
 }
 
-// Scan visits the examples and problems of tars, given by path, by folder or by URL (see [Find]), in order. Problems do
-// not stop it, a tar that cannot be read is one. It returns an error when the visitor does, when ctx ends, when a store
+// Scan visits the examples and problems of tars, given by path, by folder or by URL (see [Find]), in order. Problems,
+// such as an unreadable tar, do not stop it. It returns an error when the visitor does, when ctx ends, when a store
 // does not answer, or when no tar at all can be read.
 func Scan(ctx context.Context, paths []string, v Visitor) (totals Totals, err error) {
 	totals = Totals{Problems: map[Reason]int{}}
@@ -74,13 +74,12 @@ func Scan(ctx context.Context, paths []string, v Visitor) (totals Totals, err er
 	var image []byte // shared by all tars: its capacity grows to the largest image
 	for _, tar := range found.Tars {
 		s := &scanner{v: v, totals: &totals, uri: tar.URI, image: image}
-		switch err := s.file(ctx, tar); {
-		case errors.As(err, new(*unreadableError)):
-			lost = append(lost, lostTar(tar, err))
-		case err != nil:
-			return totals, fmt.Errorf("scanning %s: %w", tar.name(), err)
-		default:
-			totals.Tars++
+		fault, err := s.scan(ctx, tar)
+		if err != nil {
+			return totals, err
+		}
+		if fault != nil {
+			lost = append(lost, lostAt(tar.URI, fault))
 		}
 		image = s.image
 	}
@@ -96,22 +95,19 @@ func Scan(ctx context.Context, paths []string, v Visitor) (totals Totals, err er
 	return totals, nil
 }
 
-// ScanTar visits the examples and problems of one tar. When it cannot be read to its end, the last problem says so.
-// ScanTar adds to totals what it went through.
+// ScanTar visits the examples and problems of one tar, and adds its counts to totals. When the tar cannot be read to
+// its end, the last problem reports this.
 func ScanTar(ctx context.Context, tar Tar, v Visitor, totals *Totals) error {
 	s := &scanner{v: v, totals: totals, uri: tar.URI}
-	switch err := s.file(ctx, tar); {
-	case errors.As(err, new(*unreadableError)):
-		totals.Problems[ReasonFile]++
-		return v.Problem(lostTar(tar, err))
-	case err != nil:
-		return fmt.Errorf("scanning %s: %w", tar.name(), err)
+	fault, err := s.scan(ctx, tar)
+	if fault == nil {
+		return err
 	}
-	totals.Tars++
-	return nil
+	totals.Problems[ReasonFile]++
+	return v.Problem(lostAt(tar.URI, fault))
 }
 
-// Clone returns a copy.
+// Clone returns a deep copy.
 func (t Totals) Clone() Totals {
 	t.Problems, t.Unread = maps.Clone(t.Problems), maps.Clone(t.Unread)
 	return t
@@ -132,14 +128,9 @@ func (t *Totals) Add(o Totals) {
 	}
 }
 
-// lostTar returns the problem of a tar that cannot be read.
-func lostTar(t Tar, why error) Problem {
-	return Problem{URI: t.URI, Reason: ReasonFile, Detail: why.Error()}
-}
-
-// lostFile returns the problem of a tar or folder that cannot be read.
-func lostFile(path string, why error) Problem {
-	return Problem{URI: FileURI(path), Reason: ReasonFile, Detail: why.Error()}
+// lostAt returns the problem of a tar or folder that cannot be read.
+func lostAt(uri string, why error) Problem {
+	return Problem{URI: uri, Reason: ReasonFile, Detail: why.Error()}
 }
 
 // unreadableError is a fault of a tar's file, not of a visitor.
@@ -147,9 +138,9 @@ type unreadableError struct{ error }
 
 func (e *unreadableError) Unwrap() error { return e.error }
 
-// faultOf returns the fault of reading a tar. That of a store which may pass says nothing about the tar.
+// faultOf marks an error of reading a tar as the tar's own, unless it is a fault of the store that may pass.
 func faultOf(err error) error {
-	if passing := new(passingError); errors.As(err, &passing) {
+	if _, passing := errors.AsType[*passingError](err); passing {
 		return err
 	}
 	return &unreadableError{err}
@@ -171,7 +162,7 @@ type scanner struct {
 	reported int // problems of this tar
 }
 
-// sample is what was seen so far of one key.
+// sample collects the entries of one key.
 type sample struct {
 	key         string
 	first       entry // the first of its entries
@@ -183,6 +174,19 @@ type sample struct {
 	found       int        // captions in the json, before any were left out
 
 	lostCaptions bool // a text or json was reported and left out
+}
+
+// scan visits one tar. It returns why the tar cannot be read to its end, and separately any error that ends the scan.
+func (s *scanner) scan(ctx context.Context, tar Tar) (fault *unreadableError, err error) {
+	err = s.file(ctx, tar)
+	if fault, unreadable := errors.AsType[*unreadableError](err); unreadable {
+		return fault, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scanning %s: %w", tar.name(), err)
+	}
+	s.totals.Tars++
+	return nil, nil
 }
 
 func (s *scanner) file(ctx context.Context, tar Tar) error {
@@ -218,20 +222,23 @@ func (s *scanner) walk(ctx context.Context, src io.ReaderAt, size int64) error {
 			return err
 		}
 		e, err := s.tar.next()
-		var fault *headerFault
+		damage, damaged := errors.AsType[*headerFault](err)
 		switch {
 		case errors.Is(err, io.EOF):
 			s.end = s.tar.end
 			return s.flush()
-		case errors.Is(err, errMarker): // a key of the next tar is another one, although it may have the same name
+		case errors.Is(err, errMarker): // the next tar may repeat the name of a key, but means another one
 			err = s.flush()
-		case errors.As(err, &fault):
-			err = s.damaged(fault)
+		case damaged:
+			if err = s.flush(); err == nil { // the key before the damage gets no more entries
+				err = s.report(Problem{Offset: damage.offset, Reason: damage.reason, Detail: damage.detail})
+			}
 		case err == nil:
 			s.totals.Entries++
 			err = s.entry(e)
 		default:
-			if err = faultOf(err); errors.As(err, new(*unreadableError)) {
+			err = faultOf(err)
+			if _, unreadable := errors.AsType[*unreadableError](err); unreadable {
 				err = errors.Join(s.flush(), err)
 			}
 		}
@@ -241,15 +248,7 @@ func (s *scanner) walk(ctx context.Context, src io.ReaderAt, size int64) error {
 	}
 }
 
-// damaged reports a fault between entries. The key before it is complete as far as it will ever be.
-func (s *scanner) damaged(fault *headerFault) error {
-	if err := s.flush(); err != nil {
-		return err
-	}
-	return s.report(Problem{Offset: fault.offset, Reason: fault.reason, Detail: fault.detail})
-}
-
-// entry takes one member of the tar in.
+// entry adds one member of the tar to the example of its key.
 func (s *scanner) entry(e entry) error {
 	switch e.typeflag {
 	case tar.TypeDir, tar.TypeXGlobalHeader:
@@ -269,7 +268,10 @@ func (s *scanner) entry(e entry) error {
 		if kind == other {
 			s.totals.unread(whyUnread(key, ext), Unreads{1, e.name + " of " + s.uri})
 		}
-		return s.cutShort(e)
+		if e.present == e.size {
+			return nil
+		}
+		return s.report(Problem{Offset: e.header, Entry: e.name, Reason: ReasonCut, Detail: cutDetail(e)})
 	}
 	if key != s.cur.key {
 		if err := s.flush(); err != nil {
@@ -281,18 +283,15 @@ func (s *scanner) entry(e entry) error {
 	case picture:
 		return s.takeImage(e)
 	case text:
-		return s.takeText(e)
+		return s.takeCaptions(e, &s.cur.text, "text", func(raw []byte) {
+			s.cur.textCaption = []caption{checkCaption(table.PlainText(raw))}
+		})
 	default:
-		return s.takeMeta(e)
+		return s.takeCaptions(e, &s.cur.meta, "json", func(raw []byte) {
+			s.cur.described = describe(table.PlainJSON(raw))
+			s.cur.metaCaption, s.cur.found = jsonCaptions(s.cur.described)
+		})
 	}
-}
-
-// cutShort reports that the tar ends inside an entry whose contents are of no interest.
-func (s *scanner) cutShort(e entry) error {
-	if e.present == e.size {
-		return nil
-	}
-	return s.report(Problem{Offset: e.header, Entry: e.name, Reason: ReasonCut, Detail: cutDetail(e)})
 }
 
 func cutDetail(e entry) string {
@@ -313,44 +312,27 @@ func (s *scanner) takeImage(e entry) error {
 	return err
 }
 
-func (s *scanner) takeText(e entry) error {
-	if reason, detail := readable(e, s.cur.text, "text"); reason != "" {
-		s.cur.lostCaptions = true
-		return s.complain(e, reason, detail)
-	}
-	s.cur.text = &e
-	raw, err := s.contents(e, nil)
-	if err == nil {
-		s.cur.textCaption = []caption{checkCaption(table.PlainText(raw))}
-	}
-	return err
-}
-
-func (s *scanner) takeMeta(e entry) error {
-	if reason, detail := readable(e, s.cur.meta, "json"); reason != "" {
-		s.cur.lostCaptions = true
-		return s.complain(e, reason, detail)
-	}
-	s.cur.meta = &e
-	raw, err := s.contents(e, nil)
-	if err == nil {
-		s.cur.described = describe(table.PlainJSON(raw))
-		s.cur.metaCaption, s.cur.found = jsonCaptions(s.cur.described)
-	}
-	return err
-}
-
-// readable returns why the text or json of a key is not read; earlier is the one already seen.
-func readable(e entry, earlier *entry, what string) (Reason, string) {
+// takeCaptions passes the text or the json of the current key to read. kept is the entry of that kind that the key has.
+func (s *scanner) takeCaptions(e entry, kept **entry, what string, read func([]byte)) error {
+	reason, detail := Reason(""), ""
 	switch {
-	case earlier != nil:
-		return ReasonDuplicate, "a second " + what + " under the same key"
+	case *kept != nil:
+		reason, detail = ReasonDuplicate, "a second "+what+" under the same key"
 	case e.present < e.size:
-		return ReasonCut, cutDetail(e)
+		reason, detail = ReasonCut, cutDetail(e)
 	case e.size > maxMetaBytes:
-		return ReasonOversize, fmt.Sprintf("a %s of %d bytes, at most %d are allowed", what, e.size, maxMetaBytes)
+		reason, detail = ReasonOversize, fmt.Sprintf("a %s of %d bytes, at most %d are allowed", what, e.size, maxMetaBytes)
 	}
-	return "", ""
+	if reason != "" {
+		s.cur.lostCaptions = true
+		return s.complain(e, reason, detail)
+	}
+	*kept = &e
+	raw, err := s.contents(e, nil)
+	if err == nil {
+		read(raw)
+	}
+	return err
 }
 
 // complain reports an entry of the current key.
@@ -362,19 +344,16 @@ func (s *scanner) complain(e entry, reason Reason, detail string) error {
 	return s.report(p)
 }
 
-// contents reads what the tar holds of an entry into buf's memory.
+// contents reads an entry, as far as the tar holds it, into buf's memory.
 func (s *scanner) contents(e entry, buf []byte) ([]byte, error) {
-	if int64(cap(buf)) < e.present {
-		buf = make([]byte, e.present)
-	}
-	buf = buf[:e.present]
+	buf = slices.Grow(buf[:0], int(e.present))[:e.present]
 	if err := s.tar.read(buf); err != nil {
 		return buf[:0], faultOf(fmt.Errorf("reading %q at offset %d: %w", cut(e.name, maxEntryBytes), e.data, err))
 	}
 	return buf, nil
 }
 
-// report hands a problem out, as long as the tar has not had too many.
+// report hands out a problem, unless the tar has had MaxProblems already.
 func (s *scanner) report(p Problem) error {
 	if s.reported++; s.reported > MaxProblems {
 		return nil
@@ -384,7 +363,7 @@ func (s *scanner) report(p Problem) error {
 	return s.v.Problem(p)
 }
 
-// more returns how many problems of the tar were not handed out.
+// more reports how many problems of the tar were not handed out.
 func (s *scanner) more() error {
 	surplus := s.reported - MaxProblems
 	if surplus <= 0 {

@@ -21,14 +21,14 @@ import (
 
 // Spool writes the images that came inline in one lane's pairs into tars, so that the stages behind can refer to them.
 //
-// What it writes is decided by the pairs alone: a tar is named by the lane and the offset of the pair that began it,
-// grows by one entry for every image that it does not hold yet, and ends at a size. So a reference is the same however
-// often the pairs are read, and a spool that resumes from the [Spool.State] taken after some pair writes the bytes
-// behind it again, the same at the same places. It overwrites and cuts nothing off on the way: another owner of the
-// lane, fenced but still writing, writes those very bytes, and references to them may be on their way.
+// The pairs alone decide every byte: a tar is named by the lane and the offset of the pair that began it, grows by one
+// entry for every image that it does not hold yet, and ends at a size. So a reference is the same however often the
+// pairs are read. A spool that resumes from the [Spool.State] taken after some pair writes the same bytes again at the
+// same offsets. It overwrites them and truncates nothing: a fenced owner of the lane that still writes, writes the same
+// bytes, and references to them may be in use.
 //
-// Where a tar begins that is there already, and begins with another image, the folder belongs to another log. The spool
-// refuses it, as references to that log's images may be in use.
+// A tar that exists already and begins with another image belongs to another log. The spool refuses the folder, since
+// references to that log's images may be in use.
 //
 // Not safe for concurrent use.
 type Spool struct {
@@ -39,7 +39,7 @@ type Spool struct {
 	images map[schemas.ImageID]schemas.ImageRef
 }
 
-// SpoolOptions says where a spool is and how large it grows.
+// SpoolOptions gives the place of a spool and bounds its size.
 type SpoolOptions struct {
 	Root      string // folder, which is created if need be, or its file:// URL
 	Namespace string // of the log; a folder below the root, unless it is empty
@@ -105,14 +105,12 @@ func laneFolder(o SpoolOptions) (string, error) {
 		}
 		root = u.Path
 	}
-	dir, err := filepath.Abs(filepath.Join(root, o.Namespace, fmt.Sprintf("lane-%05d", o.Lane)))
-	if err != nil {
-		return "", err
-	}
+	dir := filepath.Join(root, o.Namespace, fmt.Sprintf("lane-%05d", o.Lane))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+	dir, err := realPath(dir)
+	if err != nil {
 		return "", err
 	}
 	return dir, atomicfile.SyncFolder(filepath.Dir(dir))
@@ -126,22 +124,19 @@ func parseSpoolState(state []byte) (spoolState, error) {
 	first, n := binary.Uvarint(state)
 	bytes, m := binary.Uvarint(state[max(n, 0):])
 	if n <= 0 || m <= 0 || n+m != len(state) || bytes%blockSize != 0 {
-		return spoolState{}, fmt.Errorf("state %x is none of a spool", state)
+		return spoolState{}, fmt.Errorf("%x is no state of a spool: want two varints", state)
 	}
 	return spoolState{first: int64(first) - 1, bytes: int64(bytes)}, nil
 }
 
-// State returns where the spool stands after the latest [Spool.Put] or [Spool.Roll].
+// State returns the position after the latest [Spool.Put] or [Spool.Roll].
 func (s *Spool) State() []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.at.first+1)), uint64(s.at.bytes))
 }
 
-// tarName returns the file of a tar in its lane's folder.
-func tarName(first int64) string { return fmt.Sprintf("%020d.tar", first) }
-
 // open opens the tar of the state, creating it if need be.
 func (s *Spool) open() error {
-	f, err := os.OpenFile(filepath.Join(s.dir, tarName(s.at.first)), os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%020d.tar", s.at.first)), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
@@ -149,16 +144,16 @@ func (s *Spool) open() error {
 	return nil
 }
 
-// recall reads which images the open tar holds up to the state.
+// recall lists the images that the open tar holds up to the state.
 func (s *Spool) recall() error {
 	t := newTarReader(io.NewSectionReader(s.file, 0, s.at.bytes), s.at.bytes)
 	for {
 		e, err := t.next()
-		var fault *headerFault
+		fault, damaged := errors.AsType[*headerFault](err)
 		switch {
-		case errors.Is(err, io.EOF), errors.As(err, &fault) && fault.offset == s.at.bytes:
+		case errors.Is(err, io.EOF), damaged && fault.offset == s.at.bytes:
 			if t.end != s.at.bytes {
-				return fmt.Errorf("the entries end at %d, the state says %d", t.end, s.at.bytes)
+				return fmt.Errorf("the entries end at %d, the state ends at %d", t.end, s.at.bytes)
 			}
 			return nil
 		case err != nil:
@@ -177,16 +172,14 @@ func (s *Spool) recall() error {
 // reference to it. The reference holds after [Spool.Sync].
 func (s *Spool) Put(offset int64, encoded []byte) (schemas.ImageRef, error) {
 	id := schemas.NewImageID(encoded)
-	if s.file != nil {
-		if ref, ok := s.images[id]; ok {
-			return ref, nil
-		}
+	if ref, ok := s.images[id]; ok && s.file != nil {
+		return ref, nil
 	}
 	ref, err := s.put(offset, id, encoded)
 	if err != nil {
-		return ref, fmt.Errorf("spooling image %s of the pair at offset %d: %w", id, offset, err)
+		err = fmt.Errorf("spooling image %s of the pair at offset %d: %w", id, offset, err)
 	}
-	return ref, nil
+	return ref, err
 }
 
 func (s *Spool) put(offset int64, id schemas.ImageID, encoded []byte) (ref schemas.ImageRef, err error) {
@@ -228,22 +221,21 @@ func (s *Spool) begin(offset int64, entry []byte) error {
 	return nil
 }
 
-// own checks that the open tar begins as this log's does, or not at all.
+// own checks that the open tar is empty or begins with this log's header.
 func (s *Spool) own(header []byte) error {
 	there := make([]byte, blockSize)
-	if _, err := s.file.ReadAt(there, 0); errors.Is(err, io.EOF) {
+	_, err := s.file.ReadAt(there, 0)
+	switch {
+	case errors.Is(err, io.EOF):
 		return nil
-	} else if err != nil {
-		return err
-	}
-	if soundHeader(there) && !bytes.Equal(there, header) {
+	case err == nil && soundHeader(there) && !bytes.Equal(there, header):
 		return fmt.Errorf("%w: %s begins with the image %s; set a folder that no other log has used, or delete this one",
-			ErrForeignSpool, s.file.Name(), bytes.TrimRight(there[:100], "\x00"))
+			ErrForeignSpool, s.file.Name(), text0(there[:100]))
 	}
-	return nil
+	return err
 }
 
-// Extension returns what the name of a file with an encoded image ends in; "bin" if it is of no known format.
+// Extension returns the file name extension for an encoded image; "bin" if its format is unknown.
 func Extension(encoded []byte) string {
 	switch f := imaging.Sniff(encoded); f {
 	case "jpeg":
@@ -255,7 +247,7 @@ func Extension(encoded []byte) string {
 	}
 }
 
-// Roll ends the open tar with its end marker; the next image begins a new one. A seal in the lane is a good place.
+// Roll writes the end marker of the open tar; the next image begins a new one. A seal in the lane is a good moment.
 func (s *Spool) Roll() error {
 	if s.file == nil {
 		return nil
@@ -279,8 +271,8 @@ func (s *Spool) Roll() error {
 // spoolTar matches the names of the spool's tars.
 var spoolTar = regexp.MustCompile(`^\d{20}\.tar$`)
 
-// collect deletes the oldest tars beyond the bytes to keep. Their images are masked where they are asked for again.
-// Files by other names are not the spool's.
+// collect deletes the oldest tars beyond the bytes to keep. Their images are masked when a stage asks for them again.
+// collect leaves files with other names alone.
 func (s *Spool) collect() error {
 	if s.o.KeepBytes <= 0 {
 		return nil
@@ -321,7 +313,7 @@ func (s *Spool) Sync() error {
 	return nil
 }
 
-// Close closes the open tar, which stays open to a spool that resumes.
+// Close closes the open tar, without its end marker, so that a spool may resume.
 func (s *Spool) Close() error {
 	if s.file == nil {
 		return nil

@@ -3,6 +3,7 @@ package shard
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +24,7 @@ type entry struct {
 	present  int64 // bytes of the contents that the tar holds: less than size when it is cut
 }
 
-// headerFault says that at an offset there is no sound header; reading may go on behind it.
+// headerFault reports an offset without a sound header. Reading may continue behind it.
 type headerFault struct {
 	offset int64
 	reason Reason
@@ -32,8 +33,8 @@ type headerFault struct {
 
 func (f *headerFault) Error() string { return f.detail }
 
-// tarReader iterates over the entries of a tar with their offsets. archive/tar parses the headers; what it does not do
-// is tell offsets, go on after a damaged header, and tell a cut tar from a complete one.
+// tarReader iterates over the entries of a tar with their offsets. archive/tar parses the headers, but it reports no
+// offsets, stops at a damaged header, and does not distinguish a cut tar from a complete one.
 type tarReader struct {
 	cur   cursor
 	tar   *tar.Reader
@@ -46,7 +47,7 @@ func newTarReader(src io.ReaderAt, size int64) *tarReader {
 	return &tarReader{cur: cursor{src: src, size: size}, plain: true}
 }
 
-// errMarker says that an end marker was read, and that another tar lies behind it.
+// errMarker reports an end marker with another tar behind it.
 var errMarker = errors.New("an end marker")
 
 // next returns the next entry, a *headerFault to be reported before going on, errMarker between tars that were put
@@ -81,7 +82,7 @@ func (t *tarReader) next() (entry, error) {
 	return entry{}, &headerFault{head, ReasonHeader, t.damage(head, "no sound tar header")}
 }
 
-// damage says what is wrong at an offset: the whole file, if it is compressed.
+// damage describes the fault at an offset. At the start of a compressed file it names the compression.
 func (t *tarReader) damage(at int64, otherwise string) string {
 	if how := compressionOf(t.cur.src); at == 0 && how != "" {
 		return fmt.Sprintf("the tar is compressed (%s): decompress it first", how)
@@ -89,7 +90,7 @@ func (t *tarReader) damage(at int64, otherwise string) string {
 	return otherwise
 }
 
-// atEnd returns what archive/tar's end is. That is an end marker or the end of the file.
+// atEnd classifies an end that archive/tar reports: an end marker, or the end of the file.
 func (t *tarReader) atEnd(head int64) error {
 	t.ended = true
 	if t.cur.at <= head { // nothing of the end marker was read
@@ -125,7 +126,7 @@ func (t *tarReader) behindExtension(head int64) error {
 	return nil
 }
 
-// found describes the entry whose header was just read.
+// found describes the entry of a header.
 func (t *tarReader) found(h *tar.Header, head int64) entry {
 	e := entry{name: h.Name, typeflag: h.Typeflag, header: head, data: t.cur.at, size: h.Size}
 	e.sparse = h.Typeflag == tar.TypeGNUSparse
@@ -140,15 +141,15 @@ func (t *tarReader) found(h *tar.Header, head int64) entry {
 		e.data = wholeBlocks(e.data) // archive/tar has read its records, and not what fills their last block
 	}
 	if e.sparse {
-		// The declared size is that of the file with its holes. What it takes in the tar is not told, so the next
-		// header is only known to lie at or behind this point.
+		// The declared size includes the holes. The size in the tar is unknown, so the next header may be at any block
+		// from here on.
 		e.size = 0
 	}
 	t.plain = !e.sparse
 	return t.measured(e)
 }
 
-// measured notes where an entry ends.
+// measured records the end of an entry.
 func (t *tarReader) measured(e entry) entry {
 	e.present = min(e.size, t.cur.size-e.data)
 	t.ended = e.present < e.size
@@ -159,8 +160,8 @@ func (t *tarReader) measured(e entry) entry {
 // wholeBlocks returns the size of the blocks that hold so many bytes.
 func wholeBlocks(n int64) int64 { return (n + blockSize - 1) / blockSize * blockSize }
 
-// plainFile reads the header of a regular file that a single block describes, as archive/tar would. It reports false,
-// and stays where it is, at anything else: archive/tar decides about that.
+// plainFile reads the header of a regular file that a single block describes, as archive/tar would. At anything else
+// it reports false without moving, and archive/tar decides.
 //
 //	0 name | 100 mode (8), uid (8), gid (8), size (12), mtime (12) | 156 type | 257 magic and version | 329 devices (8, 8) |
 //	345 prefix (155), or times of GNU's tar | 508 trailer of star's
@@ -194,10 +195,8 @@ func (t *tarReader) plainFile() (entry, bool) {
 
 // text0 returns a field up to its first NUL.
 func text0(field []byte) []byte {
-	if i := bytes.IndexByte(field, 0); i >= 0 {
-		return field[:i]
-	}
-	return field
+	text, _, _ := bytes.Cut(field, zeroBlock[:1])
+	return text
 }
 
 // octal reads digits that end with NULs or blanks. A field of these alone is 0.
@@ -218,10 +217,7 @@ func octal(field []byte) (n int64, ok bool) {
 // read fills buf with the contents of the current entry.
 func (t *tarReader) read(buf []byte) error {
 	_, err := io.ReadFull(&t.cur, buf)
-	if t.cur.fault != nil {
-		return t.cur.fault
-	}
-	return err
+	return cmp.Or(t.cur.fault, err)
 }
 
 // resync finds the next sound header at or after an offset and reads on from there. It returns the offset of the
@@ -255,23 +251,18 @@ func soundHeader(block []byte) bool {
 	if string(block[257:262]) != "ustar" {
 		return false
 	}
-	field := string(bytes.Trim(block[148:156], " \x00"))
-	want, err := strconv.ParseInt(field, 8, 64)
-	if err != nil {
-		return false
-	}
+	want, err := strconv.ParseInt(string(bytes.Trim(block[148:156], " \x00")), 8, 64)
 	sum := int64(8 * ' ')
-	for _, b := range block[:148] {
-		sum += int64(b)
+	for i, b := range block {
+		if i < 148 || i >= 156 {
+			sum += int64(b)
+		}
 	}
-	for _, b := range block[156:] {
-		sum += int64(b)
-	}
-	return sum == want
+	return err == nil && sum == want
 }
 
-// cursor reads a file through a window and knows where it is. A failure of the file other than its end is kept in
-// fault, because archive/tar does not always pass errors on as they are.
+// cursor reads a file through a window and knows its position. It keeps a failure of the file other than its end in
+// fault, because archive/tar replaces some errors by its own.
 type cursor struct {
 	src    io.ReaderAt
 	size   int64
@@ -284,7 +275,6 @@ type cursor struct {
 
 const windowBytes = 256 << 10
 
-// Read implements io.Reader.
 func (c *cursor) Read(p []byte) (int, error) {
 	if c.fault != nil {
 		return 0, c.fault
@@ -336,8 +326,8 @@ func (c *cursor) fill() error {
 	return err
 }
 
-// Seek implements io.Seeker, by which archive/tar skips what is not read. It stops at the end of the file, where the
-// next Read finds out.
+// Seek lets archive/tar skip contents that nothing reads. It stops at the end of the file, and the next Read reports
+// it.
 func (c *cursor) Seek(offset int64, whence int) (int64, error) {
 	if whence != io.SeekCurrent || offset < 0 {
 		return 0, errors.ErrUnsupported

@@ -24,13 +24,12 @@ type Writer struct {
 	out countingWriter
 }
 
-// countingWriter knows how much went through it.
+// countingWriter counts the bytes that it has written.
 type countingWriter struct {
 	w io.Writer
 	n int64
 }
 
-// Write implements io.Writer.
 func (c *countingWriter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
@@ -114,7 +113,7 @@ func (d *DirWriter) Write(key string, files ...File) error {
 	return d.finish()
 }
 
-// path returns that of the open tar once it is complete.
+// path returns the path that the open tar gets on completion.
 func (d *DirWriter) path() string { return filepath.Join(d.dir, fmt.Sprintf("%05d.tar", d.shards)) }
 
 // finish completes the open tar and gives it its name.

@@ -22,7 +22,6 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 )
 
-// List implements [shard.Catalog].
 func (o *objects) List(ctx context.Context, each func(shard.Object)) error {
 	prefix := ""
 	if o.prefix != "" {
@@ -43,7 +42,6 @@ func (o *objects) List(ctx context.Context, each func(shard.Object)) error {
 	}
 }
 
-// Describe implements [shard.Catalog].
 func (o *objects) Describe(ctx context.Context, name string) (shard.Object, error) {
 	key := path.Join(o.prefix, name)
 	attrs, err := o.bucket.Attributes(ctx, key)
@@ -123,12 +121,10 @@ func (o *objects) classifyVersion(ctx context.Context, key string, offset, size 
 	return o.classify(ctx, key, offset, size, cause)
 }
 
-// Has implements [shard.Store].
 func (o *objects) Has(ctx context.Context, name string) (bool, error) {
 	return o.bucket.Exists(ctx, path.Join(o.prefix, name))
 }
 
-// Put implements [shard.Store].
 func (o *objects) Put(ctx context.Context, name string, from *os.File) error {
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -136,12 +132,10 @@ func (o *objects) Put(ctx context.Context, name string, from *os.File) error {
 	return o.bucket.Upload(ctx, path.Join(o.prefix, name), from, &blob.WriterOptions{ContentType: "application/octet-stream"})
 }
 
-// Write implements [shard.Store].
 func (o *objects) Write(ctx context.Context, name string, write func(io.Writer) error) error {
 	return o.write(ctx, name, write, true)
 }
 
-// Rewrite implements [shard.Store].
 func (o *objects) Rewrite(ctx context.Context, name string, write func(io.Writer) error) error {
 	return o.write(ctx, name, write, false)
 }
@@ -164,14 +158,12 @@ func (o *objects) write(ctx context.Context, name string, write func(io.Writer) 
 	return err
 }
 
-// Sizes implements [shard.Store].
 func (o *objects) Sizes(ctx context.Context) (map[string]int64, error) {
 	sizes := make(map[string]int64)
 	err := o.List(ctx, func(found shard.Object) { sizes[found.Name] = found.Size })
 	return sizes, err
 }
 
-// Open implements [shard.Store].
 func (o *objects) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	r, err := o.bucket.NewReader(ctx, path.Join(o.prefix, name), nil)
 	if err != nil {
@@ -180,7 +172,6 @@ func (o *objects) Open(ctx context.Context, name string) (io.ReadCloser, error) 
 	return r, nil
 }
 
-// Delete implements [shard.Store].
 func (o *objects) Delete(ctx context.Context, name string) error {
 	return gone(o.bucket.Delete(ctx, path.Join(o.prefix, name)))
 }

@@ -74,7 +74,6 @@ func (o *objects) checkExists(ctx context.Context) error {
 // maxKeyBytes is the length of the longest key that a store can hold. Asking for others is an error that never passes.
 const maxKeyBytes = 1024
 
-// ReadRange implements [shard.Objects] with one range request.
 func (o *objects) ReadRange(ctx context.Context, name string, offset, size int64) ([]byte, error) {
 	key := path.Join(o.prefix, name)
 	if len(key) > maxKeyBytes || !utf8.ValidString(key) {
@@ -138,7 +137,6 @@ func truncated(size int64) error {
 	return fmt.Errorf("%w: the object has %d bytes", shard.ErrTruncated, size)
 }
 
-// Close implements [shard.Objects].
 func (o *objects) Close() error { return o.bucket.Close() }
 
 var _ shard.OpenRemote = new(Stores).Open
