@@ -132,7 +132,7 @@ def make_files(folder: Path) -> list[str]:
     torch.save({"model": timm_names(vit().state_dict())}, folder / "deit.pth")
     torch.save(bert().state_dict(), folder / "bert.bin")
     (folder / "vocab.txt").write_text("\n".join(f"w{i}" for i in range(WORDS)) + "\n", encoding="utf-8")
-    return [str(folder / "deit.pth"), str(folder / "bert.bin"), str(folder / "first.safetensors"), "--vocab", str(folder / "vocab.txt"), "--embed-dim", "16", "--image-size", "48"]
+    return [str(folder / "deit.pth"), str(folder / "bert.bin"), str(folder / "first.safetensors"), "--vocab", str(folder / "vocab.txt"), "--embed-dim", "16", "--image-size", "48", "--heads", "2"]
 
 
 def test_there_and_back_is_equal_to_the_bit(tmp_path: Path) -> None:
@@ -147,6 +147,48 @@ def test_there_and_back_is_equal_to_the_bit(tmp_path: Path) -> None:
     assert main(["convert", str(tmp_path / "their.pth"), back, "--vocab", str(tmp_path / "vocab.txt")]) == 0
     a, b = load_file(first), load_file(back)
     assert a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
+    with safe_open(back, "pt") as f:
+        assert json.loads(f.metadata()["pairstream.config"]) == config
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_larger_images_keep_the_heads(tmp_path: Path, heads: int) -> None:
+    """Weights that are exported and converted for larger images have the heads of before, and features close to theirs."""
+    import albef
+
+    args = [a if a != "2" else str(heads) for a in make_files(tmp_path)]
+    first, larger = args[2], str(tmp_path / "larger.safetensors")
+    assert main(["init", *args]) == 0
+    assert main(["export", first, str(tmp_path / "their.pth"), "--queue", "0"]) == 0
+    assert main(["convert", str(tmp_path / "their.pth"), larger, "--vocab", str(tmp_path / "vocab.txt"), "--image-size", "64"]) == 0
+    features = {}
+    picture = torch.rand(1, 3, 6, 6)
+    for path, side in ((first, 48), (larger, 64)):
+        with safe_open(path, "pt") as f:
+            config = json.loads(f.metadata()["pairstream.config"])
+        assert (config["image_size"], config["vision_heads"], config["text_heads"]) == (side, heads, heads)
+        config.pop("caption_words")
+        model = albef.ALBEF(albef.Shape(**config), albef.Recipe(dropout=0.0)).eval()
+        model.load_state_dict(load_file(path))
+        with torch.no_grad():
+            features[path] = model.visual_encoder(torch.nn.functional.interpolate(picture, size=(side, side), mode="bicubic"))[0, 0]
+    assert torch.cosine_similarity(features[first], features[larger], dim=0) > 0.99
+
+
+def test_convert_guesses_no_heads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = make_files(tmp_path)
+    assert main(["init", *args]) == 0
+    assert main(["export", args[2], str(tmp_path / "their.pth"), "--queue", "0"]) == 0
+    state = torch.load(tmp_path / "their.pth")
+    torch.save({"model": state["model"]}, tmp_path / "bare.pth")
+    convert = ["convert", str(tmp_path / "bare.pth"), str(tmp_path / "out.safetensors"), "--vocab", str(tmp_path / "vocab.txt")]
+    assert main(convert) == 1
+    assert "does not say how many attention heads its image encoder has" in capsys.readouterr().err
+    assert main([*convert, "--heads", "2"]) == 0
+    assert main(["init", *args[:-2]]) == 1
+    assert "give --heads" in capsys.readouterr().err
+    assert main([*(a.replace("bare", "their") for a in convert), "--heads", "4"]) == 1
+    assert "--heads is 4, but the file says 2" in capsys.readouterr().err
 
 
 # What the state of the authors' models is made of, for models of 12 text layers.

@@ -233,7 +233,7 @@ func LoadCLIP(ctx context.Context, w *torch.Worker, path string, o CLIPOptions) 
 		c = &found
 	}
 	src := &source{
-		values: fromFile(f, func(name string) []string { return []string{o.Prefix + name} }),
+		values: fromFile(f, func(name string) []string { return []string{o.Prefix + name} }, 0),
 		dtype:  o.DType,
 		frozen: true,
 	}

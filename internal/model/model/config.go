@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/invalid"
@@ -217,8 +218,20 @@ func (r *shapeReader) count(format string, present bool) int {
 // sideOf returns the side of a square of so many patches.
 func sideOf(patches int) int { return int(math.Sqrt(float64(max(patches, 0))) + 0.5) }
 
-// configFromShapes reads a configuration off the tensors of a converted checkpoint. The shapes do not show the number
-// of heads.
+// publishedWidths are those of ViTs and BERTs whose published sizes all have heads of headWidth.
+var publishedWidths = []int{192, 384, 768, 1024}
+
+// headsOf returns the number of attention heads of a published width. No shape shows it, and another number ruins a
+// model without an error.
+func headsOf(width int, part string) (int, error) {
+	if !slices.Contains(publishedWidths, width) {
+		return 0, fmt.Errorf("the file does not say how many attention heads its %s encoder has (%s, as `python -m pairstream convert --heads` writes it), "+
+			"and a width of %d is no published one", part, configKey, width)
+	}
+	return width / headWidth, nil
+}
+
+// configFromShapes reads a configuration off the tensors of a converted checkpoint of a published size.
 func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
 	r := &shapeReader{file: f, names: func(name string) []string { return namesOf(prefix, name) }}
 	patch := r.shape("visual_encoder.patch_embed.proj.weight", 4)
@@ -230,13 +243,21 @@ func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
 	if r.err != nil {
 		return Config{}, r.err
 	}
+	visionHeads, err := headsOf(patch[0], "image")
+	if err != nil {
+		return Config{}, err
+	}
+	textHeads, err := headsOf(words[1], "text")
+	if err != nil {
+		return Config{}, err
+	}
 	layers := r.count("text_encoder.bert.encoder.layer.%d.output.dense.weight", true)
 	alone := r.count("text_encoder.bert.encoder.layer.%d.crossattention.output.dense.weight", false)
 	return Config{
 		ImageSize: sideOf(places[1]-1) * patch[3], PatchSize: patch[3],
-		VisionDim: patch[0], VisionHeads: max(1, patch[0]/headWidth),
+		VisionDim: patch[0], VisionHeads: visionHeads,
 		VisionDepth: r.count("visual_encoder.blocks.%d.norm1.weight", true),
-		TextHidden:  words[1], TextHeads: max(1, words[1]/headWidth), TextIntermediate: hidden[0],
+		TextHidden:  words[1], TextHeads: textHeads, TextIntermediate: hidden[0],
 		TextLayers: layers, FusionLayer: min(alone, layers),
 		VocabSize: words[0], MaxPositions: positions[0], EmbedDim: embed[0],
 		TextTokens: min(preTrainingTokens, positions[0]), CaptionWords: captionWords,

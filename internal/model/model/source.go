@@ -130,13 +130,19 @@ func finite(t safetensors.Tensor) error {
 }
 
 // fromFile returns a function that takes values from a weights file. rename gives the names in the file, and may offer
-// several.
-func fromFile(f *safetensors.File, rename func(string) []string) func(string, []int64, initial) (safetensors.Tensor, error) {
+// several. side is the number of patches to which position embeddings are resized; 0: they are not.
+func fromFile(f *safetensors.File, rename func(string) []string, side int) func(string, []int64, initial) (safetensors.Tensor, error) {
 	return func(name string, shape []int64, _ initial) (safetensors.Tensor, error) {
 		for _, candidate := range rename(name) {
 			t, ok := f.Tensor(candidate)
 			if !ok {
 				continue
+			}
+			if name == positionsName && side != 0 {
+				var err error
+				if t, err = resizePositions(t, side); err != nil {
+					return t, err
+				}
 			}
 			if got, want := shapeString(t.Shape), shapeString(shape); got != want {
 				return safetensors.Tensor{}, fmt.Errorf("has shape %s, want %s", got, want)

@@ -20,7 +20,8 @@ const (
 // LoadOptions supply what files lack that [Model.Save] did not write.
 type LoadOptions struct {
 	Prefix    string      // what the names of the tensors begin with
-	Config    *Config     // nil: from the metadata, or else from the shapes (heads of 64)
+	Config    *Config     // nil: from the metadata, or else from the shapes, for published widths alone
+	ImageSize int         // pixels on a side, to which the position embeddings are resized; 0: the file's own
 	Vocab     []string    // nil: from the metadata
 	DType     torch.DType // zero: Float32; or Float64
 	Trainable bool        // whether the weights take gradients
@@ -47,11 +48,17 @@ func FromFile(ctx context.Context, w *torch.Worker, f *safetensors.File, o LoadO
 	if err != nil {
 		return nil, err
 	}
+	if o.ImageSize != 0 {
+		c.ImageSize = o.ImageSize
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
 	rename := func(name string) []string { return namesOf(o.Prefix, name) }
 	if err := checkTied(f, rename); err != nil {
 		return nil, err
 	}
-	src := &source{values: fromFile(f, rename), dtype: o.DType, train: o.Trainable, frozen: o.Frozen}
+	src := &source{values: fromFile(f, rename, o.ImageSize/c.PatchSize), dtype: o.DType, train: o.Trainable, frozen: o.Frozen}
 	m, err := build(ctx, w, c, src, hasMasked(f, rename))
 	if err != nil {
 		return nil, err

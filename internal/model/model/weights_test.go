@@ -218,7 +218,7 @@ func TestLoadAcceptsFilesOfOthers(t *testing.T) {
 func TestLoadReadsTheShapes(t *testing.T) {
 	w := worker(t)
 	config := smallConfig()
-	config.VisionDim, config.VisionHeads, config.TextHidden, config.TextHeads = 128, 2, 64, 1
+	config.VisionDim, config.VisionHeads, config.TextHidden, config.TextHeads = 384, 6, 192, 3
 	config.MaxPositions, config.TextTokens = 40, 25
 	m := newModel(t, w, config, 1)
 	path := filepath.Join(t.TempDir(), "w.safetensors")
@@ -229,6 +229,60 @@ func TestLoadReadsTheShapes(t *testing.T) {
 	config.CaptionWords = 30 // weights without a configuration are the authors', who prepare captions
 	if loaded.Config != config {
 		t.Errorf("configuration %+v, want %+v", loaded.Config, config)
+	}
+}
+
+// A file that does not say its heads is refused, unless its width is one of which all published models have the same.
+func TestLoadGuessesNoHeads(t *testing.T) {
+	for part, widths := range map[string][2]int{"image": {128, 192}, "text": {192, 128}} {
+		config := smallConfig()
+		config.VisionDim, config.VisionHeads, config.TextHidden, config.TextHeads = widths[0], 4, widths[1], 4
+		m := newModel(t, worker(t), config, 1)
+		path := filepath.Join(t.TempDir(), "w.safetensors")
+		must.Do(t, m.Save(t.Context(), path))
+		bare := rewrite(t, path, func(_ map[string]safetensors.Tensor, metadata map[string]string) { clear(metadata) })
+		want := "how many attention heads its " + part + " encoder has"
+		if _, err := model.Load(t.Context(), worker(t), bare, model.LoadOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("widths of %v: error %v, want %q", widths, err, want)
+		}
+	}
+}
+
+// Position embeddings are resized as PyTorch resizes them: interpolate(grid, 3, mode="bicubic", align_corners=False) of
+// 2 x 2 patches 0, 1, 2, 3.
+func TestLoadResizesPositions(t *testing.T) {
+	w := worker(t)
+	config := smallConfig()
+	config.ImageSize = 2 * config.PatchSize
+	m := newModel(t, w, config, 1)
+	path := filepath.Join(t.TempDir(), "w.safetensors")
+	must.Do(t, m.Save(t.Context(), path))
+	counted := rewrite(t, path, func(x map[string]safetensors.Tensor, _ map[string]string) {
+		values := make([]float32, 5*config.VisionDim)
+		for i := range values {
+			values[i] = float32(i/config.VisionDim) - 1
+		}
+		x["visual_encoder.pos_embed"] = safetensors.FromFloat32s(values, 1, 5, int64(config.VisionDim))
+	})
+	larger := must.Get(model.Load(t.Context(), w, counted, model.LoadOptions{ImageSize: 3 * config.PatchSize}))(t)
+	defer larger.Free()
+	want := []float64{-1, -0.260417, 0.326389, 0.913194, 0.913194, 1.5, 2.086806, 2.086806, 2.673611, 3.260417}
+	for _, p := range larger.Params() {
+		if p.Name != "visual_encoder.pos_embed" {
+			continue
+		}
+		got := p.Tensor.Float64s()
+		for i := range want {
+			if math.Abs(got[i*config.VisionDim]-want[i]) > 1e-5 {
+				t.Errorf("position %d is %v, want %v", i, got[i*config.VisionDim], want[i])
+			}
+		}
+	}
+	if larger.Config.ImageSize != 3*config.PatchSize {
+		t.Errorf("images of %d pixels", larger.Config.ImageSize)
+	}
+	if _, err := model.Load(t.Context(), w, path, model.LoadOptions{ImageSize: 3*config.PatchSize + 1}); err == nil || !strings.Contains(err.Error(), "patch_size is") {
+		t.Errorf("a size that is no multiple of the patch size: %v", err)
 	}
 }
 

@@ -87,7 +87,7 @@ def convert(args: argparse.Namespace) -> None:
     """Turn a checkpoint of ALBEF, GRIT-VLP or MAFA (.pth) into weights for pairstream."""
     from .torch.convert import convert_file  # needs torch
 
-    kept, found = convert_file(args.checkpoint, args.out, args.vocab, image_size=args.image_size, trust=args.trust)
+    kept, found = convert_file(args.checkpoint, args.out, args.vocab, image_size=args.image_size, heads=args.heads, trust=args.trust)
     print(f"{kept} tensors of {found} written to {args.out}")
 
 
@@ -95,7 +95,7 @@ def init(args: argparse.Namespace) -> None:
     """Make first weights of DeiT and BERT, by Hugging Face's or timm's names."""
     from .torch.first import write_first  # needs torch
 
-    sizes = {"image_size": args.image_size, "embed_dim": args.embed_dim, "seed": args.seed}
+    sizes = {"image_size": args.image_size, "embed_dim": args.embed_dim, "seed": args.seed, "heads": args.heads}
     print(f"{write_first(args.image, args.text, args.out, args.vocab, trust=args.trust, **sizes)} tensors written to {args.out}")
 
 
@@ -155,6 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("out", help="safetensors file to write")
     sub.add_argument("--vocab", required=True, help="WordPiece vocabulary, a token a line: bert-base-uncased's for the authors' models")
     sub.add_argument("--image-size", type=int, default=0, help="resize the position embeddings for images of so many pixels, e.g. 384; 0: as they are")
+    sub.add_argument("--heads", type=int, default=0, help="attention heads of both encoders, where the file does not say; 0: width / 64, in the published widths")
     sub.add_argument("--trust", action="store_true", help="load whatever the file holds: this runs code of those who made it")
     sub.set_defaults(run=convert)
 
@@ -166,6 +167,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--image-size", type=int, default=256, help="pixels on a side; position embeddings are resized")
     sub.add_argument("--embed-dim", type=int, default=256, help="width of the features of ITC")
     sub.add_argument("--seed", type=int, default=0, help="decides what neither file has: cross-attention, projections, heads")
+    sub.add_argument("--heads", type=int, default=0, help="attention heads of both encoders, which the files do not say; 0: width / 64, in the published widths")
     sub.add_argument("--trust", action="store_true", help="load whatever the files hold: this runs code of those who made them")
     sub.set_defaults(run=init)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import torch
 from safetensors.torch import save_file
 
@@ -10,6 +13,8 @@ from .checkpoint import read_tensors
 from .wordpiece import read_vocab
 
 POSITIONS = "visual_encoder.pos_embed"
+CONFIG = "pairstream.config"  # key of the model's configuration, in the metadata of weights and in files of `export`
+PUBLISHED = (192, 384, 768, 1024)  # widths whose published ViTs and BERTs all have heads of 64
 
 
 def wanted(name: str) -> bool:
@@ -45,8 +50,47 @@ def converted(state: dict[str, torch.Tensor], image_size: int = 0) -> dict[str, 
     return {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
 
 
-def convert_file(checkpoint: str, out: str, vocab_file: str, *, image_size: int = 0, trust: bool = False) -> tuple[int, int]:
-    """Write the weights of a checkpoint with their vocabulary; return how many tensors were kept, of how many."""
+def heads_of(width: int, part: str) -> int:
+    """Return the attention heads of a published width. No shape shows them, and another number ruins a model without an error."""
+    if width not in PUBLISHED:
+        raise PairstreamError(f"the file does not say how many attention heads its {part} has, and a width of {width} is no published one: give --heads")
+    return width // 64
+
+
+def shape_of(state: dict[str, torch.Tensor], heads: int = 0) -> dict[str, int]:
+    """Return the configuration that a weights file of pairstream has inside: sizes from the shapes, heads of published widths if heads is 0.
+
+    Texts are 25 tokens of 30 words, as the authors pre-train.
+    """
+    top = "text_encoder.bert." if any(name.startswith("text_encoder.bert.") for name in state) else "text_encoder."
+    words, patch = state[f"{top}embeddings.word_embeddings.weight"], state["visual_encoder.patch_embed.proj.weight"]
+    layers = {int(name.removeprefix(f"{top}encoder.layer.").split(".")[0]) for name in state if name.startswith(f"{top}encoder.layer.")}
+    fused = {int(name.removeprefix(f"{top}encoder.layer.").split(".")[0]) for name in state if ".crossattention." in name}
+    width, hidden = patch.shape[0], words.shape[1]
+    positions = len(state[f"{top}embeddings.position_embeddings.weight"])
+    return {
+        "image_size": int((state[POSITIONS].shape[1] - 1) ** 0.5) * patch.shape[-1], "patch_size": patch.shape[-1],
+        "vision_dim": width, "vision_depth": 1 + max(int(n.split(".")[2]) for n in state if n.startswith("visual_encoder.blocks.")),
+        "vision_heads": heads or heads_of(width, "image encoder"), "text_hidden": hidden, "text_layers": 1 + max(layers), "fusion_layer": min(fused),
+        "text_heads": heads or heads_of(hidden, "text encoder"), "text_intermediate": len(state[f"{top}encoder.layer.0.intermediate.dense.bias"]),
+        "vocab_size": len(words), "max_positions": positions, "embed_dim": len(state["vision_proj.bias"]),
+        "text_tokens": min(25, positions), "caption_words": 30,
+    }  # fmt: skip
+
+
+def config_of(loaded: dict[str, Any], tensors: dict[str, torch.Tensor], heads: int) -> dict[str, int]:
+    """Return the configuration that `export` wrote into a checkpoint, or else that of the shapes, with the size of the position embeddings."""
+    if CONFIG not in loaded:
+        return shape_of(tensors, heads)
+    config: dict[str, int] = json.loads(loaded[CONFIG])
+    if heads and heads != config["vision_heads"]:
+        raise PairstreamError(f"--heads is {heads}, but the file says {config['vision_heads']}: leave it out")
+    patch = tensors["visual_encoder.patch_embed.proj.weight"].shape[-1]
+    return config | {"image_size": int((tensors[POSITIONS].shape[1] - 1) ** 0.5) * patch}
+
+
+def convert_file(checkpoint: str, out: str, vocab_file: str, *, image_size: int = 0, heads: int = 0, trust: bool = False) -> tuple[int, int]:
+    """Write the weights of a checkpoint with vocabulary and configuration; return how many tensors were kept, of how many."""
     loaded = read_tensors(checkpoint, trust=trust)
     state: dict[str, torch.Tensor] = loaded.get("model", loaded)
     vocab = read_vocab(vocab_file)
@@ -56,5 +100,6 @@ def convert_file(checkpoint: str, out: str, vocab_file: str, *, image_size: int 
         raise PairstreamError("no model of the ALBEF architecture in this file")
     if len(words) != len(vocab):
         raise PairstreamError(f"the vocabulary has {len(vocab)} tokens, the model {len(words)}")
-    save_file(tensors, out, metadata={"pairstream.vocab": "\n".join(vocab)})
+    config = config_of(loaded, tensors, heads)
+    save_file(tensors, out, metadata={CONFIG: json.dumps(config), "pairstream.vocab": "\n".join(vocab)})
     return len(tensors), len(state)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from ..errors import PairstreamError
+from .convert import CONFIG
 
 State = dict[str, Tensor]
 _LAYER = re.compile(r"(text_encoder(?:\.bert)?\.encoder\.layer\.)(\d+)(\..+)")
@@ -72,7 +74,9 @@ def _doubled(state: State) -> State:
 
 
 def export_albef(weights: str, out: str, *, nlvr: bool, queue: int) -> int:
-    """Write a checkpoint of ALBEF's code; return how many tensors it has."""
+    """Write a checkpoint of ALBEF's code; return how many tensors it has. It says the configuration, for the way back by `convert`."""
     state = albef_state(load_file(weights), nlvr=nlvr, queue=queue)
-    torch.save({"model": state}, out)
+    with safe_open(weights, framework="pt") as file:
+        config = (file.metadata() or {}).get(CONFIG)
+    torch.save({"model": state} | ({CONFIG: config} if config else {}), out)
     return len(state)

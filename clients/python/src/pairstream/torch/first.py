@@ -12,12 +12,11 @@ from torch import Tensor
 
 from ..errors import PairstreamError
 from .checkpoint import read_tensors
-from .convert import POSITIONS, resized
+from .convert import POSITIONS, resized, shape_of
 from .wordpiece import read_vocab
 
 State = dict[str, Tensor]
 
-HEAD_WIDTH = 64  # of DeiT's and BERT's attention
 # Hugging Face's files have the first names; models of transformers 5 have the second ones in memory.
 _BLOCK = re.compile(r"(?:encoder\.layer|layers)\.(\d+)\.(.+)\.(weight|bias)")
 _QUERIES = {"attention.attention.query": ("query", "key", "value"), "attention.q_proj": ("q_proj", "k_proj", "v_proj")}
@@ -131,27 +130,11 @@ def first_weights(image: State, words: State, *, image_size: int = 256, embed_di
     return {name: tensor.detach().float().clone().contiguous() for name, tensor in out.items()}
 
 
-def shape_of(state: State, text_tokens: int, caption_words: int) -> dict[str, int]:
-    """Return the configuration that a weights file of pairstream has inside."""
-    words, patch = state["text_encoder.bert.embeddings.word_embeddings.weight"], state["visual_encoder.patch_embed.proj.weight"]
-    layers = [int(name.split(".")[4]) for name in state if ".encoder.layer." in name]
-    fused = [int(name.split(".")[4]) for name in state if ".crossattention." in name]
-    width, hidden = patch.shape[0], words.shape[1]
-    return {
-        "image_size": int((state[POSITIONS].shape[1] - 1) ** 0.5) * patch.shape[-1], "patch_size": patch.shape[-1],
-        "vision_dim": width, "vision_depth": 1 + max(int(n.split(".")[2]) for n in state if n.startswith("visual_encoder.blocks.")),
-        "vision_heads": width // HEAD_WIDTH, "text_hidden": hidden, "text_layers": 1 + max(layers), "fusion_layer": min(fused),
-        "text_heads": hidden // HEAD_WIDTH, "text_intermediate": len(state["text_encoder.bert.encoder.layer.0.intermediate.dense.bias"]),
-        "vocab_size": len(words), "max_positions": len(state["text_encoder.bert.embeddings.position_embeddings.weight"]),
-        "embed_dim": len(state["vision_proj.bias"]), "text_tokens": text_tokens, "caption_words": caption_words,
-    }  # fmt: skip
-
-
-def write_first(image: str, words: str, out: str, vocab_file: str, *, image_size: int, embed_dim: int, seed: int, trust: bool) -> int:
+def write_first(image: str, words: str, out: str, vocab_file: str, *, image_size: int, embed_dim: int, seed: int, trust: bool, heads: int = 0) -> int:
     """Write first weights with their vocabulary and configuration; return how many tensors they have."""
     state = first_weights(read_state(image, trust), read_state(words, trust), image_size=image_size, embed_dim=embed_dim, seed=seed)
     vocab = read_vocab(vocab_file)
-    config = shape_of(state, text_tokens=25, caption_words=30)  # as the authors pre-train
+    config = shape_of(state, heads)
     if config["vocab_size"] != len(vocab):
         raise PairstreamError(f"the vocabulary has {len(vocab)} tokens, the text weights {config['vocab_size']}")
     save_file(state, out, metadata={"pairstream.config": json.dumps(config), "pairstream.vocab": "\n".join(vocab)})
