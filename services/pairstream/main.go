@@ -77,6 +77,9 @@ func newRoot() *cobra.Command {
 		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return config.TellRemoved(cmd.ErrOrStderr(), config.Environ())
+		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	addCommands(root, append(tensorCommands(),

@@ -67,7 +67,6 @@ var changes = []struct {
 	{"COND_IMAGES", []string{"plain", "augmented"}, []string{"discriminator"}},
 	{"COND_THRESHOLD", []string{"", "0.6", "auto"}, []string{"discriminator"}},
 	{"REPACK_ROOT", []string{"copies", ""}, []string{"indexer"}},
-	{"STREAM_BATCH_BYTES", []string{"786432", "500"}, []string{"encoder", "indexer", "grouper", "discriminator"}},
 	{"STREAM_COMPRESSION", []string{"none", "zstd", "gzip"}, []string{"encoder", "indexer", "grouper", "discriminator"}},
 }
 
@@ -79,11 +78,9 @@ func (w *world) do(a action) {
 		w.produce(filepath.Join(w.bucket(), fmt.Sprintf("%d.tar", a.A%siteTars)), a.Kind == "produce")
 	case "restart", "kill":
 		w.stop(stage, a.Kind == "kill")
-		if a.Kind == "kill" { // what is in hand at its end is lost, as with kill -9
-			w.env["STREAM_DRAIN_TIMEOUT"] = "1ms"
-		}
+		w.killing = a.Kind == "kill" // what is in hand at its end is lost, as with kill -9
 		w.start(stage)
-		w.env["STREAM_DRAIN_TIMEOUT"] = orderly
+		w.killing = false
 	case "start":
 		if len(w.members[stage]) == 0 {
 			w.start(stage)

@@ -39,7 +39,6 @@ const (
 	imagesPerTar = 4
 	worldLanes   = 2
 	patience     = 300 * time.Millisecond
-	orderly      = "5s" // of a process that may end in order
 )
 
 // site is what all sequences share: the first weights and the tars that are copied for each.
@@ -101,6 +100,7 @@ type world struct {
 	members map[string][]*member // by stage
 	ranks   []*member            // trainers beside rank 0, which is the stage's member
 	past    []*member
+	killing bool            // processes that start now are killed at their end
 	old     map[string]bool // stages that are of the release before
 	epochs  map[int]bool    // values that EPOCHS has had
 
@@ -127,9 +127,9 @@ func newWorld(t *testing.T, rt *rapid.T, s site, brokers string, sum *tally) *wo
 		"ENCODER_CHECKPOINT": s.weights, "COND_CHECKPOINT": s.weights, "COND_MIN_PRECISION": "0", "TRAIN_INIT": s.weights, "TORCH_THREADS": "1",
 		"ENCODER_BATCH_SIZE": "3", "GROUP_SIZE": "6", "CLUSTERS": "2", "NEIGHBORS_K": "2", "NEIGHBORS_K1": "2", "NEIGHBORS_K2": "4", "NOUN_MIN_COUNT": "1",
 		"EPOCHS": "2", "EPOCH_GROUPS": "2", "STEP_BATCHES": "1", "BATCH_SIZE": "4", "QUEUE_SIZE": "8", "SEARCH_SPACE": "8", "CANDIDATES": "1", "UNI_WEIGHT": "1", "GNS_CLUSTERS": "1", "GNS_PER_CLUSTER": "2",
-		"SPOOL_DIR": filepath.Join(w.bucket(), "spool"), "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "CHECKPOINT_EVERY": "3", "STREAM_SESSION_TIMEOUT": "1s", "STREAM_LINGER": "0s", "STREAM_FLUSH_AFTER": "2ms",
+		"SPOOL_DIR": filepath.Join(w.bucket(), "spool"), "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "CHECKPOINT_EVERY": "3", "STREAM_SESSION_TIMEOUT": "1s",
 		"WORLD_SIZE": "1", "RANK_JOIN_TIMEOUT": "20s", "REPACK_SIDE": "16",
-		"STREAM_DRAIN_TIMEOUT": orderly, "KAFKA_REPLICATION": os.Getenv("KAFKA_REPLICATION"), "KAFKA_MIN_INSYNC": os.Getenv("KAFKA_MIN_INSYNC"),
+		"KAFKA_REPLICATION": os.Getenv("KAFKA_REPLICATION"), "KAFKA_MIN_INSYNC": os.Getenv("KAFKA_MIN_INSYNC"),
 	}
 	maps.DeleteFunc(w.env, func(_, v string) bool { return v == "" })
 	w.epochs[2] = true
@@ -242,6 +242,8 @@ type member struct {
 	stage, namespace string
 	rank             string // of a trainer beside rank 0
 	program          string // of the release before; empty: this version, in this process
+	inOrder          bool   // its end leaves it the time to write, note marks and commit
+	smallBatches     bool   // its produce requests have 500 bytes
 	killed           atomic.Bool
 	counters         *stream.Counters
 	log              *output
@@ -299,8 +301,7 @@ func (o *output) lastLine() string {
 	return lines[len(lines)-1]
 }
 
-// start starts a stage with the settings as they are: a process, and all ranks of a trainer. STREAM_DRAIN_TIMEOUT says
-// whether their end leaves them the time to finish what is in hand: to write, to note marks, to commit.
+// start starts a stage with the settings as they are: a process, and all ranks of a trainer.
 func (w *world) start(stage string) *member {
 	if !slices.ContainsFunc(w.members[stage], func(m *member) bool { return !m.ended() }) {
 		w.noteStart(stage)
@@ -319,6 +320,7 @@ func (w *world) startOne(stage string) *member {
 }
 
 func (w *world) launch(m *member, environ map[string]string) *member {
+	m.inOrder, m.smallBatches = !w.killing, m.stage != "trainer" && len(w.past)%2 == 1
 	m.counters, m.log, m.done = new(stream.Counters), new(output), make(chan struct{})
 	if w.old[m.stage] {
 		m.program = w.site.before
@@ -369,6 +371,13 @@ func runMember[S any](ctx context.Context, m *member, environ map[string]string,
 	cfg, err := config.Parse[settings[S]](environ)
 	if err != nil {
 		return err
+	}
+	cfg.Stream.Linger, cfg.Stream.FlushAfter = 0, 2*time.Millisecond
+	if !m.inOrder {
+		cfg.Stream.DrainTimeout = time.Millisecond
+	}
+	if m.smallBatches {
+		cfg.Stream.BatchBytes = 500
 	}
 	rt := service.NewRuntime(slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	log, err := stream.Connect(ctx, cfg.Stream, stream.Options{Logger: rt.Log, Registerer: rt.Registry, Patience: patience})

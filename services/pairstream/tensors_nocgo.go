@@ -44,7 +44,8 @@ func tensorCommands() []*cobra.Command {
 	for _, name := range tensorNames() {
 		cmd := &cobra.Command{
 			Use: name, DisableFlagParsing: true,
-			RunE: func(cmd *cobra.Command, _ []string) error { return handOver(cmd.Context(), name) },
+			RunE:              func(cmd *cobra.Command, _ []string) error { return handOver(cmd.Context(), name) },
+			PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // pairstream-tensors tells of settings
 		}
 		cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { // for `pairstream help NAME`
 			service.Exit("pairstream", handOver(cmd.Context(), name))

@@ -111,7 +111,7 @@ func owning(ctx context.Context, log *stream.Log, dir string, logger *slog.Logge
 	err = do(o)
 	end()
 	<-ended
-	noting, cancel := context.WithTimeout(lasting, o.log.Config().RequestTimeout)
+	noting, cancel := context.WithTimeout(lasting, o.log.Config().PerRequest())
 	defer cancel()
 	if err := o.release(noting); err != nil {
 		logger.Warn("the next trainer with another CHECKPOINT_DIR waits for STREAM_SESSION_TIMEOUT before it begins", keyStage, Name, keyErr, err)

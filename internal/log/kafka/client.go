@@ -104,5 +104,5 @@ func (c *Client) reconnect(why string) {
 // request returns a context that ends after RequestTimeout. The deadline is also set on the socket, so that no read
 // hangs.
 func (c *Client) request(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	return context.WithTimeout(ctx, c.cfg.PerRequest())
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -36,19 +37,19 @@ type Config struct {
 	MinInsync       int `env:"KAFKA_MIN_INSYNC" envDefault:"0" desc:"min.insync.replicas of topics that are created; 0: the brokers' default"`
 	MaxMessageBytes int `env:"KAFKA_MAX_MESSAGE_BYTES" envDefault:"23068672" desc:"max.message.bytes of topics that are created"`
 
-	Retention      time.Duration `env:"KAFKA_RETENTION" envDefault:"0s" desc:"retention.ms of topics that are created; 0: records are kept for ever"`
-	TopicRetention string        `env:"KAFKA_RETENTION_TOPICS" desc:"the same of single topics, such as batches=168h,scored=168h; topics that are not named have KAFKA_RETENTION"`
+	Retention string `env:"KAFKA_RETENTION" envDefault:"0s" desc:"retention.ms of topics that are created, and of single ones, such as 0s,batches=168h,scored=168h; 0s: records are kept for ever"`
 
 	Compression    string        `env:"STREAM_COMPRESSION" envDefault:"none" desc:"none, gzip, snappy, lz4 or zstd"`
-	RequestTimeout time.Duration `env:"STREAM_REQUEST_TIMEOUT" envDefault:"10s" desc:"time after which a request to a broker is given up and tried again"`
-	SessionTimeout time.Duration `env:"STREAM_SESSION_TIMEOUT" envDefault:"10s" desc:"silence after which a process loses its lanes"`
-	DrainTimeout   time.Duration `env:"STREAM_DRAIN_TIMEOUT" envDefault:"5s" desc:"longest time to finish work in hand before a lane is given up"`
+	SessionTimeout time.Duration `env:"STREAM_SESSION_TIMEOUT" envDefault:"10s" desc:"silence after which a process loses its lanes; a request to a broker may take as long, and at least 10s, before it is tried again"`
+
+	RequestTimeout time.Duration // after which a request to a broker is given up; 0: as SessionTimeout says
+	DrainTimeout   time.Duration `envDefault:"5s"` // longest time to finish work in hand before a lane is given up
 }
 
 // DefaultConfig returns the configuration that an empty environment gives.
 func DefaultConfig() Config {
 	return Config{
-		Lanes: 4, Replication: -1, MaxMessageBytes: 22 << 20, Compression: "none", RequestTimeout: 10 * time.Second,
+		Lanes: 4, Replication: -1, MaxMessageBytes: 22 << 20, Retention: "0s", Compression: "none",
 		SessionTimeout: 10 * time.Second, DrainTimeout: 5 * time.Second,
 	}
 }
@@ -56,6 +57,14 @@ func DefaultConfig() Config {
 const maxRetention = 100 * 365 * 24 * time.Hour
 
 const maxNamespace = 100 // a Kafka topic name has at most 249 characters
+
+// leastRequestTimeout is what a broker may take to answer, however short a session is.
+const leastRequestTimeout = 10 * time.Second
+
+// PerRequest returns the time after which a request to a broker is given up.
+func (c Config) PerRequest() time.Duration {
+	return cmp.Or(c.RequestTimeout, max(c.SessionTimeout, leastRequestTimeout))
+}
 
 // Validate reports every setting that is out of bounds, each with its variable, value and bound.
 func (c Config) Validate() error {
@@ -85,36 +94,15 @@ func (c Config) Validate() error {
 		bad("KAFKA_MIN_INSYNC", c.MinInsync, fmt.Sprintf("at most KAFKA_REPLICATION=%d", c.Replication))
 	}
 	between("KAFKA_MAX_MESSAGE_BYTES", int64(c.MaxMessageBytes), 1<<20, 100<<20)
-	problems = append(problems, Times{
-		{"KAFKA_RETENTION", c.Retention, 0, maxRetention},
-		{"STREAM_REQUEST_TIMEOUT", c.RequestTimeout, 100 * time.Millisecond, 5 * time.Minute},
-		{"STREAM_SESSION_TIMEOUT", c.SessionTimeout, time.Second, 30 * time.Minute},
-		{"STREAM_DRAIN_TIMEOUT", c.DrainTimeout, 0, 10 * time.Minute},
-	}.Validate())
-	if _, err := c.topicRetention(); err != nil {
+	if least, most := time.Second, 30*time.Minute; c.SessionTimeout < least || c.SessionTimeout > most {
+		bad("STREAM_SESSION_TIMEOUT", c.SessionTimeout, fmt.Sprintf("%v..%v", least, most))
+	}
+	if _, _, err := c.retention(); err != nil {
 		problems = append(problems, err)
 	}
 	problems = append(problems, c.validateSecurity()...)
 	if _, err := compression(c.Compression); err != nil {
 		problems = append(problems, err)
-	}
-	return errors.Join(problems...)
-}
-
-// Times are settings of time, each with its variable and the bounds that are allowed.
-type Times []struct {
-	Variable  string
-	Value     time.Duration
-	Low, High time.Duration
-}
-
-// Validate reports every time that is out of bounds.
-func (times Times) Validate() error {
-	var problems []error
-	for _, t := range times {
-		if t.Value < t.Low || t.Value > t.High {
-			problems = append(problems, fmt.Errorf("%s=%v: want %v..%v", t.Variable, t.Value, t.Low, t.High))
-		}
 	}
 	return errors.Join(problems...)
 }

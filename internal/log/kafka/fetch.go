@@ -209,7 +209,7 @@ func (f *Fetcher) waitForSpace(ctx context.Context) error {
 // fetch reads the records at offset and after. It returns as next the offset after them, which lies further when
 // fetch passed over control batches.
 func (f *Fetcher) fetch(ctx context.Context, offset int64) (records []Record, next int64, err error) {
-	rctx, cancel := context.WithTimeout(ctx, fetchWait+f.client.cfg.RequestTimeout)
+	rctx, cancel := context.WithTimeout(ctx, fetchWait+f.client.cfg.PerRequest())
 	defer cancel()
 	resp, err := f.client.fetchRaw(rctx, f.client.Name(f.topic), f.lane, offset, f.fetchBytes())
 	if err != nil {

@@ -121,7 +121,7 @@ func (c *Client) newGroup(name string, topic schemas.Topic, share kafka.GroupBal
 		GroupBalancers:    []kafka.GroupBalancer{share},
 		HeartbeatInterval: min(c.cfg.SessionTimeout/10, slowestHeartbeat), SessionTimeout: c.cfg.SessionTimeout,
 		RebalanceTimeout: c.cfg.Patience() + rejoinMargin, JoinGroupBackoff: 500 * time.Millisecond,
-		Timeout: c.cfg.RequestTimeout,
+		Timeout: c.cfg.PerRequest(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("joining group: %w", err)

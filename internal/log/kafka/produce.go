@@ -41,7 +41,7 @@ const Unknown = -1
 // than the timeout would append the batch again without end.
 func (c *Client) Deliver(ctx context.Context, d Delivery) (offset int64, err error) {
 	var pause Backoff
-	what, timeout := fmt.Sprintf("writing to %s, lane %d", c.Name(d.Topic), d.Lane), c.cfg.RequestTimeout
+	what, timeout := fmt.Sprintf("writing to %s, lane %d", c.Name(d.Topic), d.Lane), c.cfg.PerRequest()
 	for {
 		offset, err = c.produce(ctx, &d, timeout)
 		switch {

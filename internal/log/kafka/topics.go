@@ -49,7 +49,7 @@ func (c *Client) createTopics(ctx context.Context, missing []schemas.TopicInfo, 
 // awaitTopics waits until every broker knows the new topics. They learn of them one after the other, and the next
 // command may ask any of them.
 func (c *Client) awaitTopics(ctx context.Context, only ...schemas.Topic) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*c.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*c.cfg.PerRequest())
 	defer cancel()
 	var pause Backoff
 	for {
@@ -132,7 +132,7 @@ const topicsPatience = 5 * time.Second
 
 // AwaitTopics does the same as CheckTopics, with that patience.
 func (c *Client) AwaitTopics(ctx context.Context) error {
-	wait, cancel := context.WithTimeout(ctx, min(topicsPatience, c.cfg.RequestTimeout))
+	wait, cancel := context.WithTimeout(ctx, min(topicsPatience, c.cfg.PerRequest()))
 	defer cancel()
 	var pause Backoff
 	for {

@@ -47,32 +47,42 @@ func (c *Client) wanted(t schemas.Topic) []kafka.ConfigEntry {
 	return entries
 }
 
-// topicRetention parses the retention of single topics.
-func (c Config) topicRetention() (map[schemas.Topic]time.Duration, error) {
-	keep := make(map[schemas.Topic]time.Duration)
-	for part := range strings.SplitSeq(c.TopicRetention, ",") {
+// retention parses how long records are kept: of all topics, and of single ones.
+func (c Config) retention() (all time.Duration, single map[schemas.Topic]time.Duration, err error) {
+	single = make(map[schemas.Topic]time.Duration)
+	seenAll := false
+	for part := range strings.SplitSeq(c.Retention, ",") {
+		part = strings.TrimSpace(part)
 		if part == "" {
 			continue
 		}
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		name, value, ofOne := strings.Cut(part, "=")
+		if !ofOne {
+			value = name
+		}
 		d, err := time.ParseDuration(value)
 		known := slices.ContainsFunc(schemas.Catalogue(), func(t schemas.TopicInfo) bool { return string(t.Topic) == name && !t.Topic.Compacted() })
-		if err != nil || !known || d < 0 || d > maxRetention {
-			return nil, fmt.Errorf("KAFKA_RETENTION_TOPICS=%s: %q: want TOPIC=DURATION, such as batches=168h, with a topic that is not compacted, up to %v, 0 for ever",
-				c.TopicRetention, part, maxRetention)
+		_, seen := single[schemas.Topic(name)]
+		if err != nil || d < 0 || d > maxRetention || ofOne && (!known || seen) || !ofOne && seenAll {
+			return 0, nil, fmt.Errorf("KAFKA_RETENTION=%s: %q: want a duration, and TOPIC=DURATION for single topics, such as 0s,batches=168h; each once, a topic that is not compacted, up to %v, 0s for ever",
+				c.Retention, part, maxRetention)
 		}
-		keep[schemas.Topic(name)] = d
+		if ofOne {
+			single[schemas.Topic(name)] = d
+		} else {
+			all, seenAll = d, true
+		}
 	}
-	return keep, nil
+	return all, single, nil
 }
 
-// retentionOf returns how long a topic's records are kept, and the variable that says so.
+// retentionOf returns how long a topic's records are kept, and what says so. Connect has validated it.
 func (c Config) retentionOf(t schemas.Topic) (keep time.Duration, variable string) {
-	topics, err := c.topicRetention()
-	if d, ok := topics[t]; ok && err == nil { // Connect has validated it
-		return d, "KAFKA_RETENTION_TOPICS, " + string(t)
+	all, single, _ := c.retention()
+	if d, ok := single[t]; ok {
+		return d, "KAFKA_RETENTION, " + string(t)
 	}
-	return c.Retention, "KAFKA_RETENTION"
+	return all, "KAFKA_RETENTION"
 }
 
 // cleanupPolicy returns the setting by which a compacted topic keeps the last note of every key for ever.

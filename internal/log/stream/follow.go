@@ -79,7 +79,7 @@ func (f *Follower) Watch(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.log.cfg.RequestTimeout)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.log.cfg.PerRequest())
 	defer cancel()
 	if err := f.log.Retry(last, "committing the last offsets of "+f.stage, f.commit); err != nil {
 		f.log.logger.Warn("who asks for the lag will see less than was done", keyStage, f.stage, keyErr, err)
@@ -218,7 +218,7 @@ func stoppedKey(stage string, topic schemas.Topic, lane int) string {
 
 // note notes where a lane has stopped, for those who look for its fault. They cannot know what its stage has in memory.
 func (f *Follower) note(ctx context.Context, topic schemas.Topic, lane int, at Position) {
-	ctx, cancel := context.WithTimeout(ctx, f.log.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, f.log.cfg.PerRequest())
 	defer cancel()
 	if err := f.log.remember(ctx, stoppedKey(f.stage, topic, lane), at); err != nil {
 		f.log.logger.Warn("noting where a lane has stopped", keyStage, f.stage, keyLane, lane, keyErr, err)

@@ -80,11 +80,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		duplicates: counter("duplicates_dropped_total", "Repeated records dropped.", "stage", "topic"),
 		restarts:   counter("lane_restarts_total", "Times that a lane was taken up again after a fault.", "stage"),
 		trimmed:    counter("trimmed_records_total", "Records that retention removed before they were read for the first time.", "topic"),
-		stalls:     counter("stalls_total", "Times that a lane had input and made no progress for STREAM_STALL_AFTER.", "stage"),
+		stalls:     counter("stalls_total", "Times that a lane had input and made no progress for 10 minutes.", "stage"),
 		bytes:      gauge("bytes_in_flight", "Bytes of records read ahead or waiting for their acks."),
 		lag:        gauge("lag_records", "Records of the owned lanes not yet read."),
 		progress:   gauge("last_progress_timestamp_seconds", "When a record was last read or acknowledged."),
-		stalled:    gauge("stalled_lanes", "Lanes that have input and have made no progress for STREAM_STALL_AFTER."),
+		stalled:    gauge("stalled_lanes", "Lanes that have input and have made no progress for 10 minutes."),
 		parked:     gauge("parked_lanes", "Lanes that are out of service until someone puts them right."),
 		waiting:    gauge("waiting_lanes", "Lanes that have waited for an input for more than a minute while another input had records."),
 		reconnects: prometheus.NewCounter(prometheus.CounterOpts{

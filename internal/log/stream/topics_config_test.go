@@ -60,9 +60,9 @@ func TestTopicSettings(t *testing.T) {
 		"too few replicas in sync":   {topic: schemas.Pairs, change: func(c *Config) { c.MinInsync = 2 }, fatal: true, want: "pairs: min.insync.replicas=1: KAFKA_MIN_INSYNC=2"},
 		"retention by time":          {topic: schemas.Pairs, setting: "retention.ms", value: "60000", want: "retention.ms=60000: KAFKA_RETENTION=0s wants -1"},
 		"retention by size":          {topic: schemas.Pairs, setting: "retention.bytes", value: "1000", want: "retention.bytes=1000: KAFKA_RETENTION=0s wants -1"},
-		"of one topic":               {topic: schemas.Batches, setting: "retention.ms", value: "60000", change: func(c *Config) { c.TopicRetention = "batches=2m,scored=0s" }, want: "retention.ms=60000: KAFKA_RETENTION_TOPICS, batches=2m0s wants 120000"},
-		"as wanted of one topic":     {topic: schemas.Batches, setting: "retention.ms", value: "60000", change: func(c *Config) { c.TopicRetention = "batches=1m" }, want: ""},
-		"a shorter retention wanted": {change: func(c *Config) { c.Retention = time.Hour }, want: ""},
+		"of one topic":               {topic: schemas.Batches, setting: "retention.ms", value: "60000", change: func(c *Config) { c.Retention = "0s,batches=2m,scored=0s" }, want: "retention.ms=60000: KAFKA_RETENTION, batches=2m0s wants 120000"},
+		"as wanted of one topic":     {topic: schemas.Batches, setting: "retention.ms", value: "60000", change: func(c *Config) { c.Retention = "batches=1m" }, want: ""},
+		"a shorter retention wanted": {change: func(c *Config) { c.Retention = "1h" }, want: ""},
 		"stamps of producers":        {topic: schemas.Pairs, setting: "message.timestamp.type", value: "CreateTime", want: "message.timestamp.type=CreateTime: want LogAppendTime"},
 		"small records":              {topic: schemas.Pairs, setting: "max.message.bytes", value: "5000000", want: "max.message.bytes=5000000: KAFKA_MAX_MESSAGE_BYTES wants 23068672"},
 	} {

@@ -24,7 +24,7 @@ func block(step int64) *schemas.FeatureBlock {
 
 // TestRetention computes what is needed of a run in the middle of its work.
 func TestRetention(t *testing.T) {
-	log := logtest.Open(t, logtest.Broker(t), "test", 2, func(c *stream.Config) { c.TopicRetention = "pairs=30m,batches=30m,scored=2h" })
+	log := logtest.Open(t, logtest.Broker(t), "test", 2, func(c *stream.Config) { c.Retention = "pairs=30m,batches=30m,scored=2h" })
 	w := run(t, log)
 	for seq := range int64(4) { // the first record of run is no block
 		w.check(w.p.PublishSeq(t.Context(), schemas.Features, 0, 1+seq, stream.Mark{}, block(10*(1+seq))))

@@ -66,6 +66,17 @@ func opens(s config.Setting, value string) string {
 	return ""
 }
 
+// warnUnknown says what became of a setting that this version does not have. It is silent where the value holds anyway.
+func warnUnknown(warn func(format string, args ...any), name, value string) {
+	line, _, known := config.RemovedSetting(name, value)
+	switch {
+	case !known:
+		warn("%s=%s: this version does not know the setting", name, display.Redacted(value))
+	case line != "":
+		warn("%s", line)
+	}
+}
+
 // Place is where a replay runs.
 type Place struct {
 	Namespace   string
@@ -93,7 +104,7 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 		value, here := m.Settings[name], environ[name]
 		s, ok := settings[name]
 		if !ok {
-			warn("%s=%s: this version does not know the setting", name, display.Redacted(value))
+			warnUnknown(warn, name, value)
 			continue
 		}
 		what := opens(s, value)
@@ -114,7 +125,7 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Overrides)) {
 		if _, ok := settings[name]; !ok {
-			warn("%s=%s: this version does not know the setting", name, display.Redacted(p.Overrides[name]))
+			warnUnknown(warn, name, p.Overrides[name])
 			continue
 		}
 		values[name] = p.Overrides[name]

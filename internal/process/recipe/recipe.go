@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Variable names the setting that chooses a recipe.
@@ -184,7 +185,7 @@ func Differences(environ map[string]string) ([]string, error) {
 	}
 	var out []string
 	for _, v := range values {
-		if set := environ[v.Variable]; set != "" && !same(set, v.Value) {
+		if set := environ[v.Variable]; set != "" && !SameValue(set, v.Value) {
 			out = append(out, fmt.Sprintf("%s=%s, %s has %s (%s)", v.Variable, set, name, v.Value, v.Place))
 		}
 	}
@@ -199,12 +200,18 @@ func named(environ map[string]string) string {
 	return Default
 }
 
-// same compares two values as numbers where both are, else as texts.
-func same(a, b string) bool {
-	x, errX := strconv.ParseFloat(a, 64)
-	y, errY := strconv.ParseFloat(b, 64)
-	return a == b || errX == nil && errY == nil && x == y
+// SameValue compares two values of a setting: as numbers, times or switches where both are such, else as texts.
+func SameValue(a, b string) bool {
+	return a == b || sameAs(a, b, number) || sameAs(a, b, time.ParseDuration) || sameAs(a, b, strconv.ParseBool)
 }
+
+func sameAs[T comparable](a, b string, parse func(string) (T, error)) bool {
+	x, errX := parse(a)
+	y, errY := parse(b)
+	return errX == nil && errY == nil && x == y
+}
+
+func number(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
 
 // Table returns a recipe as Markdown: variable, value, place.
 func Table(name string, environ map[string]string) (string, error) {

@@ -139,7 +139,7 @@ func runAlone[S any](ctx context.Context, name string, run func(context.Context,
 		return err
 	}
 	rt := NewRuntime(cfg.Process.NewLogger(os.Stderr).With(keyStage, name))
-	if err := rt.LogStart(cfg, environ); err != nil {
+	if err := errors.Join(config.TellRemoved(os.Stderr, environ), rt.LogStart(cfg, environ)); err != nil {
 		return err
 	}
 	return Serve(ctx, cfg.Process, rt, func(ctx context.Context) error {

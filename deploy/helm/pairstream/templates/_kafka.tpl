@@ -46,11 +46,9 @@ KAFKA_BROKERS: {{ $k.brokers | quote }}
 KAFKA_REPLICATION: {{ .Values.kafka.replication | quote }}
 KAFKA_MIN_INSYNC: {{ .Values.kafka.minInsync | quote }}
 {{- if .Values.strimzi.enabled }}
-KAFKA_RETENTION: {{ printf "%dh" (max 0 (int .Values.strimzi.retentionHours)) }}
-{{- with .Values.strimzi.topicRetentionHours }}
-{{- $keep := list }}{{ range $topic, $hours := . }}{{ $keep = append $keep (printf "%s=%dh" $topic (max 0 (int $hours))) }}{{ end }}
-KAFKA_RETENTION_TOPICS: {{ join "," $keep | quote }}
-{{- end }}
+{{- $keep := list (printf "%dh" (max 0 (int .Values.strimzi.retentionHours))) }}
+{{- range $topic, $hours := .Values.strimzi.topicRetentionHours }}{{ $keep = append $keep (printf "%s=%dh" $topic (max 0 (int $hours))) }}{{ end }}
+KAFKA_RETENTION: {{ join "," $keep | quote }}
 {{- end }}
 {{- if $k.tls }}
 KAFKA_TLS: "true"

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/pairstream/pairstream/internal/base/display"
+	"github.com/pairstream/pairstream/internal/process/recipe"
+)
+
+// removed is a setting of an earlier build that this one does not have.
+type removed struct {
+	value   string // what holds now, in the words of the former setting; a value that says the same is passed over
+	instead string // what decides now
+	refused bool   // records or training would change without a word: the process does not start
+}
+
+// fixed returns a setting that became a constant, and changes no record.
+func fixed(value, instead string) removed { return removed{value: value, instead: instead} }
+
+// replaced returns a setting that another one replaces, or that changes records.
+func replaced(value, instead string) removed {
+	return removed{value: value, instead: instead, refused: true}
+}
+
+// removals has every setting that users may still set from an earlier build.
+var removals = map[string]removed{
+	"KAFKA_RETENTION_TOPICS": replaced("", "KAFKA_RETENTION takes both, such as KAFKA_RETENTION=0s,batches=168h"),
+	"STREAM_BATCH_BYTES":     fixed("786432", "a produce request has at most 768 KiB of records"),
+	"STREAM_DRAIN_TIMEOUT":   fixed("5s", "half of STREAM_SESSION_TIMEOUT, at most 5s"),
+	"STREAM_FLUSH_AFTER":     fixed("20ms", "a stage waits 20ms for more input"),
+	"STREAM_LINGER":          fixed("5ms", "a produce request waits 5ms for more records, up to 50ms where requests take longer"),
+	"STREAM_REQUEST_TIMEOUT": fixed("10s", "STREAM_SESSION_TIMEOUT, at least 10s"),
+	"STREAM_STALL_AFTER":     fixed("10m", "a lane is reported as stalled after 10m"),
+}
+
+// TellRemoved looks for settings of earlier builds in an environment. It prints a line for each that has no effect, and
+// returns an error for those without which records, training or what is deleted would change.
+func TellRemoved(w io.Writer, environ map[string]string) error {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(removals)) {
+		line, refused, _ := RemovedSetting(name, environ[name])
+		switch {
+		case line == "":
+		case refused:
+			problems = append(problems, errors.New(line))
+		default:
+			fmt.Fprintln(w, line)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// RemovedSetting says what stands in the place of a setting that was removed. The line is empty where the value is what
+// holds anyway. Without known no setting of this name was removed.
+func RemovedSetting(name, value string) (line string, refused, known bool) {
+	r, known := removals[name]
+	if !known || value == "" || recipe.SameValue(value, r.value) {
+		return "", false, known
+	}
+	return fmt.Sprintf("%s=%s has no effect, the setting was removed: %s; take it out", name, display.Printable(display.Redacted(value)), r.instead), r.refused, true
+}
