@@ -12,7 +12,7 @@ func (l *Lane) planGRIT(ctx context.Context, key Key) (Plan, error) {
 	if g == nil {
 		g = l.newGRIT(key)
 	}
-	if err := g.group(ctx, l.collecting(key)[len(g.grouped):], l.features, l.members.image); err != nil {
+	if err := g.group(ctx, l.collecting(key)[len(g.grouped):], l.features, l.apart()); err != nil {
 		return Plan{}, err
 	}
 	return g.plan(), nil
@@ -20,8 +20,12 @@ func (l *Lane) planGRIT(ctx context.Context, key Key) (Plan, error) {
 
 func (l *Lane) newGRIT(key Key) *gritPlan {
 	o := l.options
-	rule := GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, o.StartAsReleased, o.SameImage, o.Workers}
-	g := newGRITPlan(l.members.count(), rule, key.Draws())
+	rule := GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, o.StartAsReleased, o.Workers}
+	draws := key.Draws()
+	if o.Features == SourceUnshuffled {
+		draws = unshuffled{draws}
+	}
+	g := newGRITPlan(l.members.count(), rule, draws)
 	g.walked = l.walked
 	return g
 }
@@ -29,7 +33,7 @@ func (l *Lane) newGRIT(key Key) *gritPlan {
 // collecting returns the order in which pairs come into queues: the training order of the epoch before, or a random
 // one.
 func (l *Lane) collecting(key Key) []int32 {
-	if l.epoch == 0 || l.options.Features != SourceTraining {
+	if l.epoch == 0 || !l.options.CollectsInTraining() {
 		return permutation(l.members.count(), key.generator("collecting order"))
 	}
 	return l.plan.Order
@@ -39,7 +43,7 @@ func (l *Lane) collecting(key Key) []int32 {
 // goes on beside the training of the epoch before. Only the last queue is left when that has ended.
 func (l *Lane) planAhead(ctx context.Context) error {
 	o := l.options
-	if o.Strategy != StrategyGRIT || o.Features != SourceTraining || o.QueueSize == 0 || l.muted() {
+	if !o.CollectsInTraining() || o.QueueSize == 0 || l.muted() {
 		return nil
 	}
 	key := Key{o.Seed, l.members.manifest.Group, l.epoch}
@@ -50,5 +54,5 @@ func (l *Lane) planAhead(ctx context.Context) error {
 	if full == from {
 		return nil
 	}
-	return l.ahead.group(ctx, l.plan.Order[from:full], l.features, l.members.image)
+	return l.ahead.group(ctx, l.plan.Order[from:full], l.features, l.apart())
 }

@@ -42,12 +42,15 @@ func (b *batchMaker) batch(ctx context.Context, sequence int) (*schemas.Batch, e
 	for i, p := range pairs {
 		out.Samples[i] = b.sample(p, r)
 	}
-	image := make([]int32, len(pairs))
-	for i, p := range pairs {
-		image[i] = b.members.image[p]
-	}
-	for i, partners := range Partners(image) {
-		out.Samples[i].Partners = partners
+	var image []int32
+	if !b.options.SameImage {
+		image = make([]int32, len(pairs))
+		for i, p := range pairs {
+			image[i] = b.members.image[p]
+		}
+		for i, partners := range Partners(image) {
+			out.Samples[i].Partners = partners
+		}
 	}
 	if b.features == nil {
 		return out, nil
@@ -119,7 +122,8 @@ func Partners(image []int32) []schemas.Int32s {
 // HardCandidates finds, for each sample of a mini-batch, the m others that are hardest to tell from its partner: for
 // the image the most similar texts (i2t), for the text the most similar images (t2i), the most similar first, the lower
 // index first among equals. Row i of v and of t are the features of sample i; image[i] numbers its image. Samples of
-// the same image are no candidates. Both results have m entries a sample, -1 where there are no more candidates.
+// the same image are no candidates, unless image is nil. Both results have m entries a sample, -1 where there are no
+// more candidates.
 func HardCandidates(ctx context.Context, v, t *dotproduct.Matrix, image []int32, m int) (i2t, t2i []int32, err error) {
 	n := v.Rows()
 	if m == 0 || n == 0 {

@@ -51,7 +51,7 @@ func outcome(t *testing.T, o Options) map[string]string {
 // Every setting changes what it is about, and no other part of a run over the same group.
 func TestOptionsChangeWhatTheyShould(t *testing.T) {
 	grit, gns := testOptions(StrategyGRIT), testOptions(StrategyGNS)
-	shared := grit
+	shared, random := grit, testOptions(StrategyRandom)
 	shared.Texts, shared.TextShare = TextShare, 0.1
 	for _, c := range []struct {
 		name   string
@@ -67,6 +67,7 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 		{"N", grit, func(o *Options) { o.BatchSize = 4 }, "order first positives candidates"},
 		{"features", grit, func(o *Options) { o.Features = SourceEncoder }, "order candidates"},
 		{"features, made anew", grit, func(o *Options) { o.Features = SourceCurrent }, "order candidates"},
+		{"features, unshuffled", grit, func(o *Options) { o.Features = SourceUnshuffled }, "order first candidates"},
 		{"c", gns, func(o *Options) { o.Clusters = 1 }, "order first candidates"},
 		{"s", gns, func(o *Options) { o.PerCluster = 3 }, "order first candidates"},
 		{"m", grit, func(o *Options) { o.Candidates = 1 }, "candidates"},
@@ -74,7 +75,8 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 		{"texts: none", grit, func(o *Options) { o.Texts = TextNone }, "texts"},
 		{"texts: share", grit, func(o *Options) { o.Texts, o.TextShare = TextShare, 0.1 }, "texts"},
 		{"share", shared, func(o *Options) { o.TextShare = 0.5 }, "texts"},
-		{"captions of one image", grit, func(o *Options) { o.SameImage = true }, "order first candidates"},
+		{"captions of one image", grit, func(o *Options) { o.SameImage = true }, "order first positives candidates"},
+		{"captions of one image, at random", random, func(o *Options) { o.SameImage = true }, "order first positives candidates"},
 		{"workers", grit, func(o *Options) { o.Workers = 3 }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -27,9 +27,7 @@ type GRITRule struct {
 	// StartAsReleased draws the first pair of a walk as the released code does, which never starts with the last pair of
 	// the search space; the paper (and the default) draws from all.
 	StartAsReleased bool
-	// SameImage lets pairs of one image come into one mini-batch, as eq. 5 and the released code do.
-	SameImage bool
-	Workers   int
+	Workers         int
 }
 
 // GRITDraws are the random choices of GRIT. [Key.Draws] are those of production; a test plays back recorded ones.
@@ -54,6 +52,21 @@ func (k keyedDraws) Examples(queue, n int) []int32 {
 func (k keyedDraws) Start(walk, n int) int { return k.generator("walk start", int64(walk)).IntN(n) }
 
 func (k keyedDraws) Cuts(n int) []int32 { return permutation(n, k.generator("mini-batch shuffle")) }
+
+// unshuffled leaves queues and mini-batches in the order in which they come.
+type unshuffled struct{ GRITDraws }
+
+func (unshuffled) Examples(_, n int) []int32 { return ascending(n) }
+
+func (unshuffled) Cuts(n int) []int32 { return ascending(n) }
+
+func ascending(n int) []int32 {
+	order := make([]int32, n)
+	for i := range order {
+		order[i] = int32(i)
+	}
+	return order
+}
 
 // GRIT plans an epoch: pairs are collected, in the given order, into queues of L; each queue is shuffled and cut into
 // search spaces of M; each of them is ordered by a [Walk]; the walks, one after another, are cut into mini-batches of
@@ -138,9 +151,6 @@ func (g *gritPlan) walkAll(ctx context.Context, spaces [][]int32, starts []int, 
 	walks, ctx := errgroup.WithContext(ctx)
 	atOnce := max(1, min(g.rule.Workers, len(spaces)))
 	walks.SetLimit(atOnce)
-	if g.rule.SameImage {
-		image = nil
-	}
 	each := WalkRule{BatchSize: g.rule.BatchSize, Workers: max(1, g.rule.Workers/atOnce)}
 	for i, space := range spaces {
 		walks.Go(func() error {

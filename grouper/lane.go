@@ -360,10 +360,19 @@ func (l *Lane) makePlan(ctx context.Context, key Key) (Plan, error) {
 	o, m := l.options, l.members
 	switch o.Strategy {
 	case StrategyGNS:
-		return GNS(m.cluster, m.image, GNSRule{o.BatchSize, o.Clusters, o.PerCluster}, key), nil
+		return GNS(m.cluster, l.apart(), GNSRule{o.BatchSize, o.Clusters, o.PerCluster}, key), nil
 	case StrategyGRIT:
 		return l.planGRIT(ctx, key)
 	case StrategyRandom:
 	}
-	return Random(m.image, o.BatchSize, key), nil
+	return Random(l.apart(), o.BatchSize, key), nil
+}
+
+// apart numbers the pairs so that those with one number stay out of each other's mini-batches: captions of one image,
+// unless they are negatives of each other.
+func (l *Lane) apart() []int32 {
+	if l.options.SameImage {
+		return ascending(l.members.count())
+	}
+	return l.members.image
 }

@@ -27,6 +27,9 @@ const (
 	SourceTraining Source = "training" // the training model's in the epoch before, collected in training order
 	SourceEncoder  Source = "encoder"  // the encoder's vectors in every epoch, collected in random order
 	SourceCurrent  Source = "current"  // the training model's at the end of the epoch before, collected in random order
+
+	// SourceUnshuffled is SourceTraining without GRIT's two shuffles: GRIT-VLP Table 4, row 5, shows what they are worth.
+	SourceUnshuffled Source = "unshuffled"
 )
 
 // TextRule decides which captions are replaced by the objects of their image (GPN-S section 3.3.1).
@@ -53,8 +56,8 @@ type Options struct {
 	QueueSize       int    `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
 	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
 	StartAsReleased bool   `env:"GRIT_START_AS_RELEASED" envDefault:"false" desc:"never start a walk at the last pair, as GRIT-VLP's released code"`
-	SameImage       bool   `env:"GRIT_SAME_IMAGE" envDefault:"false" desc:"captions of one image may come into one mini-batch of grit, as in the papers' eq. 5 and released code"`
-	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training, made by the steps of the epoch before; current, made anew after it by the weights of then (GRIT-VLP Remark 2), for one more forward pass; or encoder"`
+	SameImage       bool   `env:"SAME_IMAGE_NEGATIVES" envDefault:"false" desc:"captions of one image are negatives of each other, as in the papers and their code: they may come into one mini-batch, and batches name no partners, so that ITC, ITM and Con-D take them for strangers"`
+	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training, made by the steps of the epoch before; current, made anew after it by the weights of then (GRIT-VLP Remark 2), for one more forward pass; encoder; or unshuffled, as training without the shuffles of grit (GRIT-VLP Table 4, row 5)"`
 
 	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
 	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
@@ -135,7 +138,7 @@ func (o Options) curriculumEpochs() int { return cmp.Or(o.CurriculumEpochs, o.Ep
 func (o Options) validateGRIT(l *invalid.List) {
 	const queue, space, batchSize = invalid.Field("QueueSize"), invalid.Field("SearchSpace"), invalid.Field("BatchSize")
 	batch := max(o.BatchSize, 1)
-	l.Want(slices.Contains([]Source{SourceTraining, SourceEncoder, SourceCurrent}, o.Features), "%s is %q, want training, encoder or current", invalid.Field("Features"), o.Features)
+	l.Want(slices.Contains([]Source{SourceTraining, SourceEncoder, SourceCurrent, SourceUnshuffled}, o.Features), "%s is %q, want training, encoder, current or unshuffled", invalid.Field("Features"), o.Features)
 	l.Want(o.QueueSize >= 0, "%s (L) is %d, want 0 or more", queue, o.QueueSize)
 	l.Want(o.SearchSpace == 0 || o.SearchSpace > 1, "%s (M) is %d, want 0 or more than 1", space, o.SearchSpace)
 	l.Want(o.SearchSpace%batch == 0, "%s (M) is %d, want a multiple of %s, %d", space, o.SearchSpace, batchSize, batch)
@@ -162,6 +165,11 @@ func (o Options) LargestRecord() int64 {
 // needsFeatures says whether the plan of an epoch waits for the features of the epoch before.
 func (o Options) needsFeatures(epoch int) bool {
 	return o.Strategy == StrategyGRIT && o.Features != SourceEncoder && epoch > 0
+}
+
+// CollectsInTraining says whether GRIT collects pairs in the training order of the epoch before, as their features come.
+func (o Options) CollectsInTraining() bool {
+	return o.Strategy == StrategyGRIT && (o.Features == SourceTraining || o.Features == SourceUnshuffled)
 }
 
 // needsVectors says whether the encoder's vectors are used at all.

@@ -120,7 +120,6 @@ func (t *Trainer) mine(s *torch.Scope, f *forward, b *schemas.ScoredBatch) {
 		sim   []float32
 		picks *[]pick
 	}{{i2t, both[:n*n], &f.picksI2T}, {t2i, both[n*n:], &f.picksT2I}} {
-		way.partners = t.options.SameImage
 		*way.picks = way.mine(way.sim, n, choose)
 		anchors, scored := way.hardestScored(way.sim, n)
 		f.counts.Anchors += anchors

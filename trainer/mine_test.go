@@ -124,27 +124,6 @@ func TestHardestScored(t *testing.T) {
 	}
 }
 
-// Captions of the anchor's image are eligible when the options say so, unless Con-D has scored the batch.
-func TestCaptionsOfOneImage(t *testing.T) {
-	sim := []float32{
-		9, 1, 3,
-		4, 9, 2,
-		5, 1, 9,
-	}
-	for m, want := range map[int][]pick{
-		0: {{2, 1, Negative}, {0, 2, Negative}, {0, 1, Negative}},
-		1: {{1, -1, Negative}, {0, -1, Negative}, {1, -1, Negative}},
-	} {
-		b := batchOf(3, m, []int32{1, 0, 1}[:3*m], []float32{0, 0, 0}[:3*m])
-		b.Samples[0].Partners, b.Samples[2].Partners = schemas.Int32s{2}, schemas.Int32s{0}
-		i2t, _ := directions(b, MAFA().ECM)
-		i2t.partners = true
-		if got := i2t.mine(sim, 3, twoHardest); !slices.Equal(got, want) {
-			t.Errorf("with %d scored candidates: %v, want %v", m, got, want)
-		}
-	}
-}
-
 // The threshold of a record comes before that of the options.
 func TestThresholdOfTheRecord(t *testing.T) {
 	b := batchOf(2, 1, []int32{1, 0}, []float32{0.7, 0.7})

@@ -139,7 +139,6 @@ type candidates struct {
 	m        int
 	list     schemas.Int32s // samples x m; -1: no more
 	prob     schemas.Floats32
-	partners bool // other captions of the anchor's image are eligible
 	classify func(p float32) Class
 }
 
@@ -158,7 +157,7 @@ func directions(b *schemas.ScoredBatch, ecm ECMOptions) (i2t, t2i candidates) {
 // mine chooses for every anchor. sim holds one row of similarities per anchor; its first len(samples) columns are the
 // batch. Only scored candidates are eligible. If there are fewer than N-1 of them and an anchor's true hardest was not
 // scored, it takes the hardest that was. In a batch that nobody scored (m = 0) every other sample is a candidate and a
-// negative. Samples that show the same image are known positives and not eligible, unless the options say so.
+// negative. Partners are known positives and not eligible.
 func (c candidates) mine(sim []float32, columns int, choose chooser) []pick {
 	picks := make([]pick, len(c.samples))
 	probs := make([]float32, len(c.samples))
@@ -185,7 +184,7 @@ func (c candidates) hardestScored(sim []float32, columns int) (anchors, scored i
 		return 0, 0
 	}
 	all := c
-	all.m, all.partners = 0, false
+	all.m = 0
 	probs := make([]float32, len(c.samples))
 	for anchor := range c.samples {
 		hardest, _ := twoHardest(sim[anchor*columns:], all.eligible(anchor, probs))
@@ -213,9 +212,6 @@ func (c candidates) eligible(anchor int, probs []float32) []bool {
 				marks[j], probs[j] = true, c.prob[k]
 			}
 		}
-	}
-	if c.partners && c.m == 0 {
-		return marks
 	}
 	for _, j := range c.samples[anchor].Partners {
 		marks[j] = false

@@ -130,9 +130,6 @@ type Options struct {
 	MLMDistill float64 `env:"MLM_DISTILL" envDefault:"0" desc:"share of MLM's loss that follows the momentum model's distribution: 0.4 in ALBEF and TCL; needs MOMENTUM=true"`
 	// ITMNegatives says how ITM finds a negative: hardest in GRIT-VLP and MAFA, multinomial in ALBEF and TCL.
 	ITMNegatives Negatives `env:"ITM_NEGATIVES" envDefault:"hardest" desc:"how ITM finds a negative among the candidates: hardest (GRIT-VLP, MAFA), multinomial (ALBEF, TCL) or random"`
-	// SameImage lets ITM take another caption of the same image for a negative, as the papers' code does, where nobody
-	// scored the batch. Con-D is never asked about those.
-	SameImage bool `env:"ITM_SAME_IMAGE" envDefault:"false" desc:"take another caption of the same image for a negative, as the papers' code does; only where Con-D scores nothing"`
 	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two; 4 of 96 in
 	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Mining stays within a batch, and so does contrast
 	// without ITC.Gather.

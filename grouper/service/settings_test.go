@@ -26,7 +26,7 @@ func TestProblemsNameVariables(t *testing.T) {
 		`TEXTS is "some", want curriculum, share, all or none`:                                   {"TEXTS": "some"},
 		"TEXT_SHARE is 1.01, want 0..1":                                                          {"TEXTS": "share", "TEXT_SHARE": "1.01"},
 		"GROUPER_WORKERS is 0, want at least 1":                                                  {"GROUPER_WORKERS": "0"},
-		`GRIT_FEATURES is "momentum", want training, encoder or current`:                         {"GRIT_FEATURES": "momentum"},
+		`GRIT_FEATURES is "momentum", want training, encoder, current or unshuffled`:             {"GRIT_FEATURES": "momentum"},
 		"QUEUE_SIZE (L) is 5000, want a multiple of SEARCH_SPACE, 4800":                          {"QUEUE_SIZE": "5000"},
 		"SEARCH_SPACE (M) is 4000, want a multiple of BATCH_SIZE, 96":                            {"SEARCH_SPACE": "4000"},
 		"QUEUE_SIZE (L) is 1000, want a multiple of BATCH_SIZE, 96":                              {"QUEUE_SIZE": "1000", "SEARCH_SPACE": "0"},

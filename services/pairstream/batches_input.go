@@ -148,8 +148,7 @@ var planModels = []string{"ENCODER_CHECKPOINT", "COND_CHECKPOINT"}
 // closesLoop reports whether the features of a model elsewhere group the epochs after the first. Then a run writes one
 // epoch more than it is given files of features.
 func (p *planning) closesLoop() bool {
-	o := p.settings.Grouper.Options()
-	return o.Strategy == grouper.StrategyGRIT && o.Features == grouper.SourceTraining
+	return p.settings.Grouper.Options().CollectsInTraining()
 }
 
 // target returns the number of epochs that are written.
@@ -167,7 +166,7 @@ func (p *planning) validateLoop(files int) error {
 	case o.Features == grouper.SourceCurrent:
 		return errors.New("GRIT_FEATURES is current, want encoder, or training with --features: no trainer runs beside a plan")
 	case files > 0 && !p.closesLoop():
-		return fmt.Errorf("--features have no effect with STRATEGY=%s and GRIT_FEATURES=%s: want grit and training", o.Strategy, o.Features)
+		return fmt.Errorf("--features have no effect with STRATEGY=%s and GRIT_FEATURES=%s: want grit and training or unshuffled", o.Strategy, o.Features)
 	case files > 0 && files >= o.Epochs:
 		return fmt.Errorf("--features names %d files, and %d EPOCHS are planned: want one file for each epoch before the last", files, o.Epochs)
 	}

@@ -26,7 +26,7 @@ func TestEpochsAfterKills(t *testing.T) {
 			"EPOCH_ORDER": "lane", "EPOCH_GROUPS": "3", "GROUP_SIZE": "8", "EPOCHS": "4", "TEXTS": "curriculum", "LR_SCHEDULE": "stream",
 		},
 		"as released code": {
-			"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "GRIT_SAME_IMAGE": "true", "ITM_SAME_IMAGE": "true",
+			"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "SAME_IMAGE_NEGATIVES": "true", "GRIT_FEATURES": "unshuffled",
 			"ITM_NEGATIVES": "random",
 		},
 		"encoded again": {"GRIT_FEATURES": "current", "EPOCHS": "3", "STEP_BATCHES": "2"},

@@ -20,6 +20,9 @@ var layers = map[string][][]Value{
 	"gpn-s-tcl":    {backbone, albef, tcl, gpns, gpnsTCL},
 }
 
+// lastBatch says what becomes of the pairs that fill no mini-batch.
+const lastBatch = "the last mini-batch of a group's epoch may be short, and then weighs as much in its step as a full one; the authors' loaders drop it"
+
 // backbone is what all of the papers share: "for all other hyper-parameter settings, we follow ALBEF".
 var backbone = []Value{
 	{Variable: "ITC_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
@@ -31,13 +34,13 @@ var backbone = []Value{
 	{Variable: "ADAMW_BETA1", Value: "0.9", Place: "ALBEF, released code"},
 	{Variable: "ADAMW_BETA2", Value: "0.999", Place: "ALBEF, released code"},
 	{Variable: "ADAMW_EPS", Value: "1e-8", Place: "ALBEF, released code"},
-	{Variable: "LR_SCHEDULE", Value: "cosine", Place: "ALBEF 3.5"},
+	{Variable: "LR_SCHEDULE", Value: "cosine", Place: "ALBEF 3.5", Unlike: "the rate changes with every step; the released code's (LR_SCHEDULE=reference) with every epoch, and within the warm-up every 100 steps"},
 	{Variable: "LR", Value: "1e-4", Place: "ALBEF 3.5"},
 	{Variable: "LR_MIN", Value: "1e-5", Place: "ALBEF 3.5"},
 	{Variable: "LR_WARMUP", Value: "1e-5", Place: "ALBEF, released configuration"},
 	{Variable: "LR_WARMUP_STEPS", Value: "2000", Place: "GRIT-VLP and TCL, released configurations: 20 updates of 100 steps"},
 	{Variable: "LR_TOTAL_STEPS", epochs: 30, Place: "ALBEF 3.5", Unlike: "a stream has no epochs: steps are counted from the sizes of lanes and groups"},
-	{Variable: "AUGMENT_MIN_SCALE", Value: "0.2", Place: "ALBEF 3.5, released code"},
+	{Variable: "AUGMENT_MIN_SCALE", Value: "0.2", Place: "ALBEF 3.5, released code", Unlike: "a crop of more than three times the model's size is first reduced by whole numbers, which saves time"},
 	{Variable: "AUGMENT_FLIP", Value: "0.5", Place: "ALBEF, released code"},
 	{Variable: "AUGMENT_COLOR", Value: "0", Place: "ALBEF 3.5: no change of colours"},
 	{Variable: "AUGMENT_DISTORT", Value: "false", Place: "ALBEF 3.5: no change of colours"},
@@ -52,6 +55,7 @@ var backbone = []Value{
 	{Variable: "MOMENTUM_QUEUE", Value: "0", Place: "GRIT-VLP 2.1, note 4"},
 	{Variable: "MLM_DISTILL", Value: "0", Place: "GRIT-VLP 2.1, note 4"},
 	{Variable: "ITC_TRIPLE", Value: "false", Place: "TCL alone"},
+	{Variable: "SAME_IMAGE_NEGATIVES", Value: "false", Place: "no paper tells captions of one image apart from others", Unlike: "captions of one image stay out of each other's mini-batches where that is possible; elsewhere they share the targets of ITC, and are no negatives of ITM and no candidates of Con-D"},
 }
 
 // albef adds the momentum model and its distillation.
@@ -59,13 +63,13 @@ var albef = []Value{
 	{Variable: "STRATEGY", Value: "random", Place: "ALBEF 3.5"},
 	{Variable: "EPOCHS", Value: "30", Place: "ALBEF 3.5"},
 	{Variable: "BATCH_SIZE", Value: "64", Place: "ALBEF 3.5: 512 on 8 GPUs, contrasted and mined on each"},
-	{Variable: "STEP_BATCHES", Value: "8", Place: "ALBEF 3.5: 512 on 8 GPUs"},
+	{Variable: "STEP_BATCHES", Value: "8", Place: "ALBEF 3.5: 512 on 8 GPUs", Unlike: lastBatch},
 	{Variable: "ITC_TARGETS", Value: "distilled", Place: "ALBEF 3.3"},
 	{Variable: "ITC_ALPHA", Value: "0.4", Place: "ALBEF 3.5"},
 	{Variable: "ITC_ALPHA_RAMP_STEPS", epochs: 1, Place: "ALBEF 3.5", Unlike: "a stream has no epochs: steps are counted from the sizes of lanes and groups"},
 	{Variable: "MOMENTUM", Value: "true", Place: "ALBEF 3.2"},
 	{Variable: "MOMENTUM_DECAY", Value: "0.995", Place: "ALBEF 3.5"},
-	{Variable: "MOMENTUM_QUEUE", Value: "65536", Place: "ALBEF 3.5", Unlike: "the queue begins empty, not with random features, and fills up"},
+	{Variable: "MOMENTUM_QUEUE", Value: "65536", Place: "ALBEF 3.5", Unlike: "the queue begins empty, not with random features, and fills up; entries of the anchor's own image share its target"},
 	{Variable: "MLM_DISTILL", Value: "0.4", Place: "ALBEF 3.3"},
 	{Variable: "MLM_PROBABILITY", Value: "0.15", Place: "ALBEF 3.2; GRIT-VLP 2.1 (c)"},
 	{Variable: "ITM_NEGATIVES", Value: "multinomial", Place: "ALBEF 3.2; GRIT-VLP 2.1 (b)"},
@@ -81,18 +85,18 @@ var tcl = []Value{
 
 // gritVLP has grouped mini-batches, consistency and more masks, and no momentum model.
 var gritVLP = []Value{
-	{Variable: "STRATEGY", Value: "grit", Place: "GRIT-VLP 4.1", Unlike: "captions of one image do not follow each other in a walk (GRIT_SAME_IMAGE)"},
-	{Variable: "GRIT_FEATURES", Value: "training", Place: "GRIT-VLP 4.1, phase 1"},
+	{Variable: "STRATEGY", Value: "grit", Place: "GRIT-VLP 4.1", Unlike: "a lane collects its own queues, and shuffles the mini-batches of a group, where each GPU of the released code has a part of the whole data; the rest of a queue is grouped too"},
+	{Variable: "GRIT_FEATURES", Value: "training", Place: "GRIT-VLP 4.1, phase 1; Table 4 has current (row 4) and unshuffled (row 5)"},
 	{Variable: "EPOCHS", Value: "20", Place: "GRIT-VLP 5.1; MAFA 5.1"},
 	{Variable: "BATCH_SIZE", Value: "96", Place: "GRIT-VLP 5.1; MAFA 5.1", Unlike: "the papers'; the released code of GRIT-VLP has 128"},
-	{Variable: "STEP_BATCHES", Value: "4", Place: "GRIT-VLP 5.1 and MAFA 5.1, released code: 4 GPUs, each with a mini-batch"},
+	{Variable: "STEP_BATCHES", Value: "4", Place: "GRIT-VLP 5.1 and MAFA 5.1, released code: 4 GPUs, each with a mini-batch", Unlike: lastBatch},
 	{Variable: "SEARCH_SPACE", Value: "960", Place: "GRIT-VLP 5.1", Unlike: "the paper's; the released code has 1920 with mini-batches of 128"},
 	{Variable: "QUEUE_SIZE", Value: "48000", Place: "GRIT-VLP 5.1"},
 	{Variable: "ITC_TARGETS", Value: "consistency", Place: "GRIT-VLP 4.2, eq. 6"},
 	{Variable: "ITC_LAMBDA", Value: "0.2", Place: "GRIT-VLP 4.2"},
 	{Variable: "ITC_FORM", Value: "additive", Place: "GRIT-VLP eq. 6, released code"},
 	{Variable: "MLM_PROBABILITY", Value: "0.5", Place: "GRIT-VLP 4.2"},
-	{Variable: "ITM_NEGATIVES", Value: "hardest", Place: "GRIT-VLP, released code; MAFA Algorithm 1, line 9", Unlike: "captions of one image are no negatives of each other (ITM_SAME_IMAGE)"},
+	{Variable: "ITM_NEGATIVES", Value: "hardest", Place: "GRIT-VLP, released code; MAFA Algorithm 1, line 9", Unlike: "GRIT-VLP 2.1 (b) draws it; the released code takes the hardest, as here"},
 }
 
 // mafa adds smoothed targets and the connections that Con-D finds.
@@ -117,21 +121,22 @@ var mafaPrinted = []Value{
 	{Variable: "CANDIDATES", Value: "95", ofBatch: true, Place: "MAFA 4.1: the hardest of the step, and the second for an ambiguous one; all others of the mini-batch are scored"},
 	{Variable: "COND_IMAGES", Value: "augmented", Place: "MAFA Algorithm 1: the augmented images of the step"},
 	{Variable: "COND_MIN_PRECISION", Value: "0", Place: "MAFA has no guard"},
+	{Variable: "SAME_IMAGE_NEGATIVES", Value: "true", Place: "MAFA Algorithm 1: every other pair of the mini-batch is a negative"},
 }
 
 // gpns adds global positives and negatives to its backbone.
 var gpns = []Value{
-	{Variable: "STRATEGY", Value: "gns", Place: "GPN-S 3.4"},
+	{Variable: "STRATEGY", Value: "gns", Place: "GPN-S 3.4", Unlike: "every pair comes once an epoch, where draws of the paper may repeat"},
 	{Variable: "GROUP_SIZE", Value: "5000000", Place: "GPN-S 3.5", Unlike: "a group is the next pairs of a lane, not a random part of a finished set"},
 	{Variable: "BATCH_SIZE", Value: "512", Place: "GPN-S 4.1", ofStep: true, Unlike: "contrast and mining see all 512, where each of 8 GPUs may have seen 64; STEP_BATCHES=8 divides it"},
-	{Variable: "STEP_BATCHES", Value: "1", Place: "GPN-S 4.1: 512 in all"},
+	{Variable: "STEP_BATCHES", Value: "1", Place: "GPN-S 4.1: 512 in all", Unlike: lastBatch},
 	{Variable: "CLUSTERS", Value: "1000", Place: "GPN-S 4.1"},
 	{Variable: "GNS_CLUSTERS", Value: "40", Place: "GPN-S 4.1", ofStep: true},
 	{Variable: "GNS_PER_CLUSTER", Value: "3", Place: "GPN-S 4.1"},
 	{Variable: "NEIGHBORS_K", Value: "10", Place: "GPN-S 4.1"},
-	{Variable: "NEIGHBORS_K1", Value: "5", Place: "GPN-S 4.1"},
+	{Variable: "NEIGHBORS_K1", Value: "5", Place: "GPN-S 4.1", Unlike: "the image itself is no neighbour of its own, and nor are its other captions (NEIGHBORS_SAME_IMAGE)"},
 	{Variable: "NEIGHBORS_K2", Value: "500", Place: "GPN-S 4.1"},
-	{Variable: "OBJECT_SHARE", Value: "0.3", Place: "GPN-S 4.1"},
+	{Variable: "OBJECT_SHARE", Value: "0.3", Place: "GPN-S 4.1, eq. 7", Unlike: "a text counts for a noun that is tagged as one there; eq. 7 as printed also counts it where the same word is another part of speech. Of images with more than 64 nouns the most frequent stay, and of fewer than k texts it is a share"},
 	{Variable: "NOUN_MIN_COUNT", Value: "10", Place: "GPN-S 3.3.1", Unlike: "the paper's; nouns come from another tagger than spaCy"},
 	{Variable: "TEXTS", Value: "curriculum", Place: "GPN-S 3.3.1, eq. 8"},
 	{Variable: "UNI_WEIGHT", Value: "1", Place: "GPN-S 3.3.2, eq. 11"},
@@ -163,6 +168,7 @@ var statements = []struct{ variable, text string }{
 	{"OBJECT_SHARE", "share p of neighbour texts that names an object"},
 	{"NOUN_MIN_COUNT", "captions that a noun has at least one more than"},
 	{"TEXTS", "which captions are revised to objects"},
+	{"SAME_IMAGE_NEGATIVES", "captions of one image are negatives of each other"},
 	{"CANDIDATES", "candidates of a pair that Con-D scores"},
 	{"COND_IMAGES", "images that Con-D looks at"},
 	{"COND_MIN_PRECISION", "share of connections that must be true for certain"},

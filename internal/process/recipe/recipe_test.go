@@ -105,11 +105,12 @@ func TestAStepOfGPNSIsShared(t *testing.T) {
 	}
 }
 
-// mafa-printed is mafa without its departures: all negatives of the mini-batch, augmented images and no guard.
+// mafa-printed is mafa without its departures: all negatives of the mini-batch, augmented images, no guard, and
+// captions of one image as negatives.
 func TestMAFAAsPrinted(t *testing.T) {
 	fast, printed := values(t, "mafa", nil), values(t, "mafa-printed", nil)
 	for variable, want := range map[string][2]string{
-		"CANDIDATES": {"2", "95"}, "COND_IMAGES": {"plain", "augmented"}, "COND_MIN_PRECISION": {"0.4", "0"},
+		"CANDIDATES": {"2", "95"}, "COND_IMAGES": {"plain", "augmented"}, "COND_MIN_PRECISION": {"0.4", "0"}, "SAME_IMAGE_NEGATIVES": {"false", "true"},
 	} {
 		if got := [2]string{fast[variable], printed[variable]}; got != want {
 			t.Errorf("%s is %q in mafa and in mafa-printed, want %q", variable, got, want)
