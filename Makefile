@@ -209,7 +209,7 @@ test-kafka: setup $(TOOLS)/versitygw ## run the same scenarios on a real cluster
 test-python: build ## test the Python package in a virtual environment: linters, types, coverage, against this build; PYTHON=, TORCH_PIP="torch==2.11.0" for another PyTorch than Debian's, PIP_FLOORS=1 for the oldest packages that are allowed
 	@deploy/setup.sh python
 	@mkdir -p $(BIN) && rm -rf $(VENV) && $(PYTHON) -m venv $(if $(TORCH_PIP),,--system-site-packages) $(VENV)
-	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(PIP_FLOORS),$(FLOORS),$(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5' accelerate 'open_clip_torch[training]' mlflow-skinny wandb,'transformers<4.40' 'accelerate<0.30' 'pyarrow<20'))
+	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(PIP_FLOORS),$(FLOORS),$(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5' accelerate sentencepiece 'open_clip_torch[training]' mlflow-skinny wandb,'transformers<4.40' 'accelerate<0.30' sentencepiece 'pyarrow<20'))
 	$(if $(PIP_FLOORS)$(TORCH_PIP),,@$(VENV)/bin/pip install -q --disable-pip-version-check --no-deps $(OPEN_CLIP))
 	cd clients/python && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy
 	cd clients/python && OMP_NUM_THREADS=1 PAIRSTREAM_BIN=$(CURDIR)/$(BIN)/pairstream $(VENV)/bin/python -m pytest -q --cov --cov-fail-under=90

@@ -109,6 +109,20 @@ func (p Preprocess) Statistics() (mean, std [3]float32) {
 	return p.Mean, p.Std
 }
 
+// Normalize takes other statistics than CLIP's. CLIP's are left out, so that a Preprocess with them is as one without.
+func (p *Preprocess) Normalize(mean, std [3]float32) error {
+	for c := range std {
+		if !(std[c] > 0) || math.IsInf(float64(std[c]), 0) || math.IsNaN(float64(mean[c])) || math.IsInf(float64(mean[c]), 0) {
+			return fmt.Errorf("mean is %v and std %v, want finite numbers and std above 0", mean, std)
+		}
+	}
+	p.Mean, p.Std = mean, std
+	if mean == CLIPMean && std == CLIPStd {
+		p.Mean, p.Std = [3]float32{}, [3]float32{}
+	}
+	return nil
+}
+
 // tables holds the normalised value of every byte of every channel.
 type tables struct {
 	mean, std [3]float32

@@ -103,6 +103,9 @@ func (c *CLIP) byteSymbols() map[string]int32 {
 // Digest returns an identifier of the merges.
 func (c *CLIP) Digest() string { return hex.EncodeToString(c.digest[:]) }
 
+// FillID returns the id in the places behind a text: 0, as in OpenAI's code. Nothing sees them.
+func (c *CLIP) FillID() int32 { return 0 }
+
 // Size returns the number of ids.
 func (c *CLIP) Size() int { return int(c.EndID) + 1 }
 

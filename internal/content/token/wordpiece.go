@@ -195,6 +195,9 @@ func NewWordPiece(vocab []string) (*WordPiece, error) {
 // PrepareCaptions makes Encode apply [PreCaption] first, with at most words words; 0: texts are encoded as they are.
 func (w *WordPiece) PrepareCaptions(words int) { w.captionWords = words }
 
+// FillID returns the id of padding.
+func (w *WordPiece) FillID() int32 { return w.PadID }
+
 // Digest returns an identifier of the vocabulary.
 func (w *WordPiece) Digest() string {
 	h := sha256.New()

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/pairstream/pairstream/internal/content/imaging"
 	"github.com/pairstream/pairstream/internal/model/safetensors"
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
@@ -23,6 +24,8 @@ type CLIP struct {
 	params []Param
 	vision clipVision
 	text   clipText
+
+	pictures imaging.Preprocess // how they are prepared; the zero value: as OpenAI does
 }
 
 type clipVision struct {
@@ -224,11 +227,19 @@ func LoadCLIP(ctx context.Context, w *torch.Worker, path string, o CLIPOptions) 
 	if err != nil {
 		return nil, err
 	}
+	m, err := loadCLIP(ctx, w, f, path, o)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", path, err)
+	}
+	return m, nil
+}
+
+func loadCLIP(ctx context.Context, w *torch.Worker, f *safetensors.File, path string, o CLIPOptions) (*CLIP, error) {
 	c := o.Config
 	if c == nil {
 		found, err := clipConfigOf(f, o.Prefix, filepath.Join(filepath.Dir(path), "config.json"))
 		if err != nil {
-			return nil, fmt.Errorf("loading %s: %w", path, err)
+			return nil, fmt.Errorf("%w; if this is no CLIP, %s", err, anEncoder)
 		}
 		c = &found
 	}
@@ -237,11 +248,7 @@ func LoadCLIP(ctx context.Context, w *torch.Worker, path string, o CLIPOptions) 
 		dtype:  o.DType,
 		frozen: true,
 	}
-	m, err := buildCLIP(ctx, w, *c, src)
-	if err != nil {
-		return nil, fmt.Errorf("loading %s: %w", path, err)
-	}
-	return m, nil
+	return buildCLIP(ctx, w, *c, src)
 }
 
 // huggingFace has the fields of Hugging Face's config.json that matter here.

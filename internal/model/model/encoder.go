@@ -29,6 +29,7 @@ type towers struct {
 	// tokens returns a caption's ids, at least one and at most length of them.
 	tokens func(caption string) []int32
 	length int
+	fill   int32 // id in the places behind a text's
 	free   func()
 }
 
@@ -172,6 +173,9 @@ func (e *Encoder) texts(s *torch.Scope, captions []string) *torch.Tensor {
 			caption = captions[i]
 		}
 		row := i * e.towers.length
+		for k := range e.towers.length {
+			ids[row+k] = int64(e.towers.fill)
+		}
 		for k, id := range e.towers.tokens(caption) {
 			ids[row+k], mask[row+k] = int64(id), 1
 		}
@@ -209,7 +213,13 @@ func NewCLIPEncoder(ctx context.Context, m *CLIP, words *token.CLIP, batch int) 
 	if words.Size() > m.Config.VocabSize {
 		return nil, fmt.Errorf("making an encoder: %d tokens in the merges, want at most vocab_size, %d", words.Size(), m.Config.VocabSize)
 	}
-	name, err := fingerprint(ctx, m.worker, m.params, fmt.Sprintf("CLIP %+v", m.Config), words.Digest())
+	size := imaging.Preprocess{Size: m.Config.ImageSize, Mode: imaging.CenterCrop}
+	about := []string{fmt.Sprintf("CLIP %+v", m.Config), words.Digest()}
+	if m.pictures != (imaging.Preprocess{}) && m.pictures != size {
+		size = m.pictures
+		about = append(about, fmt.Sprintf("%+v", size))
+	}
+	name, err := fingerprint(ctx, m.worker, m.params, about...)
 	if err != nil {
 		return nil, err
 	}
@@ -220,5 +230,5 @@ func NewCLIPEncoder(ctx context.Context, m *CLIP, words *token.CLIP, batch int) 
 		length: m.Config.Positions,
 		free:   m.Free,
 	}
-	return newEncoder(ctx, m.worker, t, imaging.Preprocess{Size: m.Config.ImageSize, Mode: imaging.CenterCrop}, name, batch)
+	return newEncoder(ctx, m.worker, t, size, name, batch)
 }

@@ -1,9 +1,11 @@
 package model
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -17,15 +19,20 @@ import (
 type EncoderOptions struct {
 	BatchSize  int    // 0: DefaultBatchSize
 	MergesPath string // CLIP's gzipped merges, for CLIP and TorchScript
-	VocabPath  string // WordPiece vocabulary, a token a line, for an ALBEF file without one inside, and for TorchScript without merges
-	ImageSize  int    // for TorchScript
-	TextTokens int    // for TorchScript; 0: CLIP's 77
+	// VocabPath names a WordPiece vocabulary, a token a line, for an ALBEF file without one inside and for TorchScript
+	// without merges; for TorchScript also SigLIP's model of SentencePiece.
+	VocabPath  string
+	ImageSize  int // for TorchScript without its sizes inside
+	TextTokens int // for such TorchScript; 0: CLIP's 77, SigLIP's 64
 }
 
-const clipTextTokens = 77
+const (
+	clipTextTokens   = 77
+	siglipTextTokens = 64
+)
 
 // OpenEncoder loads an encoder from a file. *.pt, *.ts and *.torchscript are TorchScript. Any other file is
-// safetensors, with Hugging Face's CLIP names or with ALBEF's.
+// safetensors, with Hugging Face's CLIP names, with open_clip's or with ALBEF's.
 func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
 	if isScript(path) {
 		return openScript(ctx, w, path, o)
@@ -34,9 +41,11 @@ func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOpt
 	if err != nil {
 		return nil, err
 	}
-	isCLIP := slices.ContainsFunc(f.Names(), func(name string) bool { return strings.HasPrefix(name, "vision_model.") })
-	if isCLIP {
-		return openCLIP(ctx, w, path, o)
+	switch {
+	case isOpenCLIP(f):
+		return openCLIP(ctx, w, path, o, func() (*CLIP, error) { return loadOpenCLIP(ctx, w, f, path) })
+	case slices.ContainsFunc(f.Names(), func(name string) bool { return strings.HasPrefix(name, "vision_model.") }):
+		return openCLIP(ctx, w, path, o, func() (*CLIP, error) { return loadCLIP(ctx, w, f, path, CLIPOptions{}) })
 	}
 	vocab, err := readVocab(o.VocabPath)
 	if err != nil {
@@ -59,6 +68,13 @@ func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOpt
 }
 
 func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
+	inside, err := scriptInside(path)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", path, err)
+	}
+	if inside != nil {
+		return inside.open(ctx, w, path, o)
+	}
 	if o.ImageSize < 1 {
 		return nil, fmt.Errorf("loading %s: image size %d, want at least 1 for TorchScript", path, o.ImageSize)
 	}
@@ -67,7 +83,9 @@ func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOpti
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
 	length := o.TextTokens
-	if length == 0 {
+	if _, siglip := words.(*token.SigLIP); siglip && length == 0 {
+		length = siglipTextTokens
+	} else if length == 0 {
 		length = clipTextTokens
 	}
 	return NewScriptEncoder(ctx, w, path, ScriptOptions{
@@ -75,26 +93,33 @@ func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOpti
 	})
 }
 
-// scriptWords reads CLIP's merges, or else a WordPiece vocabulary.
+// scriptWords reads CLIP's merges, or else a WordPiece vocabulary or a model of SentencePiece.
 func scriptWords(o EncoderOptions) (ScriptWords, error) {
 	if o.MergesPath != "" || o.VocabPath == "" {
 		return readMerges(o.MergesPath)
 	}
-	vocab, err := readVocab(o.VocabPath)
-	if err != nil {
-		return nil, err
-	}
-	return token.NewWordPiece(vocab)
+	return token.FromFile("vocabulary", o.VocabPath, func(in io.Reader) (ScriptWords, error) {
+		// A protocol buffer of pieces begins with the tag of the first one. As text that is an empty line.
+		text := bufio.NewReader(in)
+		if first, err := text.Peek(1); err == nil && first[0] == '\n' {
+			return token.NewSigLIP(text)
+		}
+		vocab, err := token.ReadVocab(text)
+		if err != nil {
+			return nil, err
+		}
+		return token.NewWordPiece(vocab)
+	})
 }
 
-func openCLIP(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
+func openCLIP(ctx context.Context, w *torch.Worker, path string, o EncoderOptions, load func() (*CLIP, error)) (*Encoder, error) {
 	words, err := readMerges(o.MergesPath)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
-	m, err := LoadCLIP(ctx, w, path, CLIPOptions{})
+	m, err := load()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
 	e, err := NewCLIPEncoder(ctx, m, words, o.BatchSize)
 	if err != nil {

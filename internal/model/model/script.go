@@ -19,17 +19,22 @@ import (
 // ScriptOptions say what a TorchScript archive does not: the inputs of its methods.
 type ScriptOptions struct {
 	ImageSize  int // pixels on a side, cropped and normalised as for CLIP
-	TextTokens int // length of the ids, filled up with zeros
+	TextTokens int // length of the ids, filled up by FillID
 	Words      ScriptWords
 	BatchSize  int // 0: DefaultBatchSize
+
+	// Pictures says how pictures are prepared; the zero value: as for CLIP, of ImageSize.
+	Pictures imaging.Preprocess
 }
 
-// ScriptWords is the tokenizer of a TorchScript archive: token.CLIP or token.WordPiece.
+// ScriptWords is the tokenizer of a TorchScript archive: token.CLIP, token.WordPiece or token.SigLIP.
 type ScriptWords interface {
 	// Encode returns at most limit ids of a text, its beginning and its end included.
 	Encode(text string, limit int) []int32
 	// Digest returns an identifier of the vocabulary.
 	Digest() string
+	// FillID returns the id in the places behind a text.
+	FillID() int32
 }
 
 // NewScriptEncoder makes an encoder of a TorchScript archive with methods encode_image (float32 [n, 3, size, size]) and
@@ -60,9 +65,13 @@ func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o Scrip
 			return o.Words.Encode(caption, o.TextTokens)
 		},
 		length: o.TextTokens,
+		fill:   o.Words.FillID(),
 		free:   script.Free,
 	}
-	size := imaging.Preprocess{Size: o.ImageSize, Mode: imaging.CenterCrop}
+	size := o.Pictures
+	if size == (imaging.Preprocess{}) {
+		size = imaging.Preprocess{Size: o.ImageSize, Mode: imaging.CenterCrop}
+	}
 	e, err := newEncoder(ctx, w, t, size, name, o.BatchSize)
 	if err != nil {
 		script.Free()
@@ -172,6 +181,8 @@ func (m *Matcher) readExtra(path string) error {
 	}, nil)
 }
 
+var errNoExtra = errors.New("the archive has no extra file")
+
 // extraFile reads a file that torch.jit.save was given in _extra_files.
 func extraFile(archive *zip.ReadCloser, name string) ([]byte, error) {
 	for _, f := range archive.File {
@@ -191,6 +202,5 @@ func extraFile(archive *zip.ReadCloser, name string) ([]byte, error) {
 		}
 		return data, nil
 	}
-	return nil, fmt.Errorf("the archive has no extra file %s: pass _extra_files to torch.jit.save, as `python -m pairstream export-match` does",
-		name)
+	return nil, fmt.Errorf("%w %s: pass _extra_files to torch.jit.save, as `python -m pairstream export-match` does", errNoExtra, name)
 }

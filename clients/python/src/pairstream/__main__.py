@@ -114,6 +114,14 @@ def export_match(args: argparse.Namespace) -> None:
     print(f"written to {args.out}")
 
 
+def export_encoder(args: argparse.Namespace) -> None:
+    """Turn a dual encoder that open_clip or transformers load into TorchScript for ENCODER_CHECKPOINT."""
+    from .torch.encoder import export_encoder as write  # needs torch, and open_clip or transformers
+
+    write(args.model, args.out, weights=args.weights, text_tokens=args.text_tokens)
+    print(f"written to {args.out}")
+
+
 def track(args: argparse.Namespace) -> None:
     """Hand reports of training to MLflow or Weights & Biases: the lines of `pairstream progress --json`, from standard input."""
     from .track import follow
@@ -183,6 +191,13 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("out", help="TorchScript file to write (.pt)")
     sub.add_argument("--text-tokens", type=int, default=35, help="length that captions are cut to, [CLS] and [SEP] included")
     sub.set_defaults(run=export_match)
+
+    sub = commands.add_parser("export-encoder", help=export_encoder.__doc__)
+    sub.add_argument("model", help="name or folder of transformers, e.g. google/siglip-base-patch16-224; folder, hf-hub: name or name of open_clip, e.g. ViT-B-32")
+    sub.add_argument("out", help="TorchScript file to write (.pt)")
+    sub.add_argument("--weights", default="", help="for a name of open_clip: its tag, or a checkpoint of its training script, e.g. logs/run/checkpoints/epoch_32.pt")
+    sub.add_argument("--text-tokens", type=int, default=0, help="length of texts; 0: the model's own")
+    sub.set_defaults(run=export_encoder)
 
     sub = commands.add_parser("track", help=track.__doc__)
     sub.add_argument("--to", choices=["mlflow", "wandb"], required=True)
