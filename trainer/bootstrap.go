@@ -224,6 +224,9 @@ func (t *Trainer) loadInput(data Examples, members []int, o BootstrapOptions, ep
 	side := t.model.Config.ImageSize
 	size := 3 * side * side
 	in := Input{Pixels: make([]float32, len(members)*size), IDs: make([][]int32, len(members))}
+	if t.options.ITC.Triple {
+		in.Second = make([]float32, len(in.Pixels))
+	}
 	var group errgroup.Group
 	group.SetLimit(o.Loaders)
 	for i, member := range members {
@@ -234,7 +237,10 @@ func (t *Trainer) loadInput(data Examples, members []int, o BootstrapOptions, ep
 				return fmt.Errorf("loading example %d: %w", member, err)
 			}
 			in.IDs[i] = ids
-			return nil
+			if in.Second != nil {
+				_, err = data.Load(member, in.Second[i*size:(i+1)*size], rng.New(o.Seed, "bootstrap second view", epoch, int64(member)))
+			}
+			return err
 		})
 	}
 	return in, group.Wait()

@@ -43,13 +43,32 @@ func newMomentum(ctx context.Context, m *model.Model, o MomentumOptions) (*momen
 // momentumFrom reads the average from the tensors of a file whose names begin with prefix.
 func momentumFrom(ctx context.Context, m *model.Model, f *safetensors.File, prefix string, o MomentumOptions) (*momentum, error) {
 	average, err := model.FromFile(ctx, m.Worker(), f, model.LoadOptions{
-		Prefix: prefix, Config: &m.Config, Vocab: m.Vocab, DType: m.Params()[0].Tensor.DType(),
+		Prefix: prefix, Config: &m.Config, ImageSize: m.Config.ImageSize, Vocab: m.Vocab, DType: m.Params()[0].Tensor.DType(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the momentum encoder: %w", err)
 	}
 	average.SetDropout(m.Dropout()) // ALBEF's average runs in training mode as well
 	return &momentum{model: average, decay: o.Decay, limit: o.Queue}, nil
+}
+
+// AverageFrom begins the momentum encoder with the trained average of a checkpoint, in place of a copy of the weights.
+// Of weights without one it keeps the copy.
+func (t *Trainer) AverageFrom(ctx context.Context, path string) error {
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return err
+	}
+	if _, trained := f.Tensor(momentumPrefix + t.model.Params()[0].Name); !trained || t.momentum == nil {
+		return nil
+	}
+	average, err := momentumFrom(ctx, t.model, f, momentumPrefix, t.options.Momentum)
+	if err != nil {
+		return fmt.Errorf("reading the trained average of %s: %w", path, err)
+	}
+	t.momentum.free()
+	t.momentum = average
+	return nil
 }
 
 func (a *momentum) free() {

@@ -2,9 +2,9 @@ package trainer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
@@ -40,7 +40,9 @@ func New(ctx context.Context, m *model.Model, o Options) (*Trainer, error) {
 
 func newTrainer(ctx context.Context, m *model.Model, v Vocabulary, o Options) (*Trainer, error) {
 	if o.MLMWeight > 0 && !m.HasMasked() {
-		return nil, errors.New("preparing to train: MLMWeight is above 0 and the model has no head for masked words")
+		var l invalid.List
+		l.Want(false, "%s is above 0 and the model has no head for masked words", invalid.Field("MLMWeight"))
+		return nil, fmt.Errorf("preparing to train: %w", l.Err())
 	}
 	t := &Trainer{model: m, worker: m.Worker(), vocabulary: v, options: o, runs: runsOf(m)}
 	m.Calibration, m.Card = nil, "" // of the weights as they were

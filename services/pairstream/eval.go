@@ -63,7 +63,7 @@ func newEvalCommand() *cobra.Command {
 	f.StringVar(&checkpoint, "checkpoint", "data/bootstrap.safetensors", "weights or checkpoint to measure")
 	f.IntVar(&heldOut, "holdout", 0, "measure on this many images, those that `produce --holdout` kept back; 0: all")
 	f.StringVar(&captions, "captions", "", "JSON that names images by file name and has their captions: dataset_coco.json, dataset_flickr30k.json, ALBEF's coco_test.json")
-	f.StringVar(&split, "split", "test", "split of Karpathy's JSON to measure on: test, val, train, restval")
+	f.StringVar(&split, "split", "test", "splits of Karpathy's JSON to measure on, comma separated: test, val, train, restval")
 	f.IntVar(&topK, "rerank", 0, "candidates ranked again by ITM (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
 	f.BoolVar(&vision, "vision", false, "how much better hidden words are told with the image than without (UoV, GRIT-VLP 5.6)")
 	f.BoolVar(&cond, "cond", false, "measure the connection discriminator (Con-D) on easy and hard pairs, and print its card")

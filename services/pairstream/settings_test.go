@@ -48,7 +48,7 @@ func TestWriteBetween(t *testing.T) {
 // default, one meaning.
 func TestSettingsAgree(t *testing.T) {
 	seen := map[string]config.Setting{}
-	for _, s := range config.Settings(pipeline{}, bootstrapSettings{}, groupSettings{}, consoleSettings{}) {
+	for _, s := range config.Settings(pipeline{}, bootstrapSettings{}, fineTuneSettings{}, groupSettings{}, consoleSettings{}) {
 		if other, ok := seen[s.Variable]; ok {
 			t.Errorf("%s is declared as %+v and as %+v", s.Variable, other, s)
 		}

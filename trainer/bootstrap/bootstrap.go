@@ -126,6 +126,7 @@ type fitting struct {
 	options     trainer.Options
 	loop        trainer.BootstrapOptions
 	augment     dataset.Augmentation
+	average     string // checkpoint whose trained average begins the momentum encoder; empty: a copy of the model does
 }
 
 // run trains to the end and writes the weights to path.
@@ -172,7 +173,13 @@ func save(ctx context.Context, m *model.Model, path string) error {
 func (f fitting) open(ctx context.Context) (t *trainer.Trainer, positions json.RawMessage, err error) {
 	path, err := f.checkpoints.latest()
 	if err == nil && path == "" {
-		if t, err = trainer.New(ctx, f.model, f.options); err == nil {
+		if t, err = trainer.New(ctx, f.model, f.options); err == nil && f.average != "" {
+			if err = t.AverageFrom(ctx, f.average); err != nil {
+				t.Free()
+				return nil, nil, err
+			}
+		}
+		if err == nil {
 			return t, nil, nil
 		}
 	}

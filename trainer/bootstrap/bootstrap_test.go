@@ -71,7 +71,7 @@ func (b *bench) options() bootstrap.Options {
 
 func (b *bench) fineTuning() bootstrap.FineTuning {
 	o := bootstrap.DefaultFineTuning()
-	o.Epochs, o.Batch, o.StepBatches, o.Rate, o.Queue, o.Seed, o.Augment = 2, 8, 2, 1e-3, 20, 1, b.options().Augment
+	o.Epochs, o.Batch, o.Core.StepBatches, o.Core.Schedule.Rate, o.Core.Momentum.Queue, o.Seed, o.Augment = 2, 8, 2, 1e-3, 20, 1, b.options().Augment
 	return o
 }
 
@@ -224,6 +224,107 @@ func TestFineTuneLengthensTextsAndDistils(t *testing.T) {
 	}
 }
 
+// With a measure the file has the weights of the best epoch, also where the run was interrupted after it.
+func TestFineTuneKeepsTheBestEpoch(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	start := filepath.Join(dir, "start")
+	must.Do(t, bootstrap.Train(t.Context(), b.worker, b.images, b.data, b.options(), start))
+	tune := func(ctx context.Context, path string, change func(*bootstrap.FineTuning)) error {
+		o := b.fineTuning()
+		change(&o)
+		return bootstrap.FineTune(ctx, must.Get(model.Load(ctx, b.worker, start, model.LoadOptions{}))(t), b.images, b.data, o, path)
+	}
+	byValue := func(values ...float64) func(*bootstrap.FineTuning) {
+		return func(o *bootstrap.FineTuning) {
+			at := 0
+			o.Epochs = 2
+			o.Measure = func(context.Context, *model.Model) (float64, error) { at++; return values[at-1], nil }
+		}
+	}
+	path := func(name string) string { return filepath.Join(dir, name) }
+	must.Do(t, tune(t.Context(), path("rising"), byValue(1, 2)))
+	must.Do(t, tune(t.Context(), path("falling"), byValue(2, 1)))
+	must.Do(t, tune(t.Context(), path("equal"), byValue(1, 1)))
+	must.Do(t, tune(t.Context(), path("last"), func(o *bootstrap.FineTuning) { o.Epochs = 2 }))
+	switch rising, falling := read(t, path("rising")), read(t, path("falling")); {
+	case rising == falling:
+		t.Error("the second epoch is written whatever its figure is")
+	case rising != read(t, path("last")):
+		t.Error("the second of two epochs is other than without a measure")
+	case read(t, path("equal")) != falling:
+		t.Error("of two equal epochs the second is kept, want the first")
+	}
+	measured := []float64{2, 1}
+	interrupt(t, 4, func(ctx context.Context, c bootstrap.Checkpoints, report func(*trainer.Result)) error {
+		return tune(ctx, path("again"), func(o *bootstrap.FineTuning) {
+			o.Checkpoints = c
+			o.Report = func(r *trainer.Result, _ int64) { report(r) }
+			o.Measured = func(epoch int, _ float64, _ bool) { measured = measured[1:] }
+			o.Measure = func(context.Context, *model.Model) (float64, error) { return measured[0], nil }
+		})
+	})
+	if read(t, path("again")) != read(t, path("falling")) {
+		t.Error("an interrupted run keeps another epoch")
+	}
+}
+
+// TCL's six terms have a second view of every image, and weights of losses act.
+func TestFineTuneFollowsTheCore(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	size := must.Get(model.Preset("tiny", len(b.vocab)))(t)
+	fresh := func() *model.Model {
+		m := must.Get(model.New(t.Context(), b.worker, size, 1))(t)
+		m.Vocab = b.vocab
+		return m
+	}
+	for name, change := range map[string]func(*bootstrap.FineTuning){
+		"plain":  func(*bootstrap.FineTuning) {},
+		"triple": func(o *bootstrap.FineTuning) { o.Core.ITC.Triple = true },
+		"alone":  func(o *bootstrap.FineTuning) { o.Core.ITMWeight = 0 },
+		"masked": func(o *bootstrap.FineTuning) { o.Core.MLMWeight = 1 },
+	} {
+		o := b.fineTuning()
+		o.Epochs = 1
+		change(&o)
+		o.Report = func(r *trainer.Result, _ int64) {
+			if (r.Losses.ITM == 0) != (name == "alone") || (r.Losses.MLM == 0) != (name != "masked") {
+				t.Errorf("%s: %+v", name, r.Losses)
+			}
+		}
+		must.Do(t, bootstrap.FineTune(t.Context(), fresh(), b.images, b.data, o, filepath.Join(dir, name)))
+	}
+	if read(t, filepath.Join(dir, "plain")) == read(t, filepath.Join(dir, "triple")) {
+		t.Error("TCL's terms change nothing")
+	}
+}
+
+// The momentum model begins with the trained average of a checkpoint, if it has one.
+func TestFineTuneBeginsWithTheTrainedAverage(t *testing.T) {
+	b := newBench(t)
+	dir, checkpoints := t.TempDir(), t.TempDir()
+	start := filepath.Join(dir, "start")
+	must.Do(t, bootstrap.Train(t.Context(), b.worker, b.images, b.data, b.options(), start))
+	tune := func(from, average, path string, c bootstrap.Checkpoints) {
+		o := b.fineTuning()
+		o.Average, o.Checkpoints = average, c
+		must.Do(t, bootstrap.FineTune(t.Context(), must.Get(model.Load(t.Context(), b.worker, from, model.LoadOptions{}))(t), b.images, b.data, o, filepath.Join(dir, path)))
+	}
+	tune(start, start, "none", bootstrap.Checkpoints{Dir: checkpoints, Every: 2})
+	trained, _, err := trainer.LatestCheckpoint(checkpoints)
+	must.Do(t, err)
+	tune(trained, trained, "average", bootstrap.Checkpoints{})
+	tune(trained, "", "copy", bootstrap.Checkpoints{})
+	tune(start, "", "bare", bootstrap.Checkpoints{})
+	if read(t, filepath.Join(dir, "average")) == read(t, filepath.Join(dir, "copy")) {
+		t.Error("the trained average changes nothing")
+	}
+	if read(t, filepath.Join(dir, "none")) != read(t, filepath.Join(dir, "bare")) {
+		t.Error("weights without an average do not begin with a copy")
+	}
+}
+
 func TestTrainingsRefuse(t *testing.T) {
 	b := newBench(t)
 	path := filepath.Join(t.TempDir(), "weights")
@@ -249,12 +350,12 @@ func TestTrainingsRefuse(t *testing.T) {
 		"batch of 1, want at least 2": func(o *bootstrap.FineTuning) { o.Batch = 1 },
 		"a step of 9 pairs in 2 mini-batches, want as many in each, and at least 2": func(o *bootstrap.FineTuning) { o.Batch = 9 },
 		"a step of 2 pairs in 2 mini-batches":                                       func(o *bootstrap.FineTuning) { o.Batch = 2 },
-		"StepBatches is 3, want 1, 2, 4, 8":                                         func(o *bootstrap.FineTuning) { o.StepBatches = 3 },
-		"28 pairs to train on, want at least 32":                                    func(o *bootstrap.FineTuning) { o.StepBatches, o.Batch = 16, 32 },
-		"Momentum.Queue is -1":                                                      func(o *bootstrap.FineTuning) { o.Queue = -1 },
-		"Momentum.Decay is 2":                                                       func(o *bootstrap.FineTuning) { o.Decay = 2 },
+		"StepBatches is 3, want 1, 2, 4, 8":                                         func(o *bootstrap.FineTuning) { o.Core.StepBatches = 3 },
+		"28 pairs to train on, want at least 32":                                    func(o *bootstrap.FineTuning) { o.Core.StepBatches, o.Batch = 16, 32 },
+		"Momentum.Queue is -1":                                                      func(o *bootstrap.FineTuning) { o.Core.Momentum.Queue = -1 },
+		"Momentum.Decay is 2":                                                       func(o *bootstrap.FineTuning) { o.Core.Momentum.Decay = 2 },
 		"ITC.Alpha is 2":                                                            func(o *bootstrap.FineTuning) { o.Distill = 2 },
-		"Schedule.Rate is 0":                                                        func(o *bootstrap.FineTuning) { o.Rate = 0 },
+		"Schedule.Rate is 0":                                                        func(o *bootstrap.FineTuning) { o.Core.Schedule.Rate = 0 },
 	} {
 		size := must.Get(model.Preset("tiny", len(b.vocab)))(t)
 		m := must.Get(model.New(context.Background(), b.worker, size, 1))(t)
@@ -270,7 +371,7 @@ func TestTrainingsRefuse(t *testing.T) {
 // The defaults are the papers' settings.
 func TestDefaultFineTuning(t *testing.T) {
 	o := bootstrap.DefaultFineTuning()
-	if o.Epochs != 5 || o.Batch != 256 || o.StepBatches != 4 || o.Rate != 1e-5 || o.Queue != 65_536 || o.Decay != 0.995 {
+	if o.Epochs != 5 || o.Batch != 256 || o.Core.StepBatches != 4 || o.Core.Schedule.Rate != 1e-5 || o.Core.Momentum.Queue != 65_536 || o.Core.Momentum.Decay != 0.995 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -24,7 +24,7 @@ type List struct {
 }
 
 // ReadList reads captions from a JSON file. It is Karpathy's, {"images": [{"filename", "split", "sentences":
-// [{"raw"}]}]}, of which ReadList takes one split, or ALBEF's, [{"image", "caption"}], which has no splits. There a
+// [{"raw"}]}]}, of which ReadList takes one split or several ("train,restval"), or ALBEF's, [{"image", "caption"}], which has no splits. There a
 // caption is a string or a list. Entries that cannot be used are counted among the totals of [ReadListed].
 func ReadList(file, split string) (*List, error) {
 	l := newList(file, split)
@@ -58,7 +58,7 @@ func (l *List) add(e shard.Entry) error {
 	}
 	if e.Split != "" {
 		l.splits[e.Split]++
-		if e.Split != l.split {
+		if !slices.Contains(strings.Split(l.split, ","), e.Split) {
 			return nil
 		}
 	}
