@@ -118,6 +118,9 @@ func (f FirstModel) path(dir string) string {
 		kinds = fmt.Sprintf("-%d.%d.%d.%t.%t-%t-%d-%dx%dx%d", f.Kinds.Shapes, f.Kinds.Colours, f.Kinds.Objects, f.Kinds.Large, f.Kinds.Plain,
 			f.Matching, f.Candidates, f.Space, f.Epochs, f.Settle)
 	}
+	if f.Kinds.Partial {
+		kinds += "-partial"
+	}
 	return filepath.Join(dir, fmt.Sprintf("first-%s-%d-%d-%dx%d-%g-%dx%d%s.safetensors",
 		f.Preset, f.Side, f.Seed, f.Scenes, f.Captions, f.FalseNegatives, f.Steps, f.Batch, kinds))
 }

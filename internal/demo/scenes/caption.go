@@ -38,7 +38,10 @@ type Label struct {
 // others tell less.
 func (s Scene) labels(o Options, rng *rand.Rand) []Label {
 	say := s.statement
-	if o.FalseNegatives > 0 {
+	switch {
+	case o.Kinds.Partial:
+		say = func(_ int, rng *rand.Rand) Statement { return s.partial(rng) }
+	case o.FalseNegatives > 0:
 		vague := vagueShare(o.FalseNegatives)
 		say = func(_ int, rng *rand.Rand) Statement { return s.graded(vague, rng) }
 	}
@@ -56,6 +59,10 @@ func (s Scene) labels(o Options, rng *rand.Rand) []Label {
 type sayer func(i int, rng *rand.Rand) Statement
 
 func (s Scene) label(i int, say sayer, o Options, rng *rand.Rand) Label {
+	word := Thing.say
+	if o.Kinds.Partial {
+		word = Thing.hint
+	}
 	switch kind := rng.Float64(); {
 	case kind < o.IrrelevantShare:
 		text := pick(rng, irrelevant)
@@ -63,10 +70,10 @@ func (s Scene) label(i int, say sayer, o Options, rng *rand.Rand) Label {
 		return Label{Caption: fmt.Sprintf(text, args[:countVerbs(text)]...), Truth: Irrelevant}
 	case kind < o.IrrelevantShare+o.WrongShare:
 		st := s.falsehood(say(i, rng), rng)
-		return Label{Caption: st.Caption(rng), Truth: Wrong, Statement: &st}
+		return Label{Caption: st.caption(rng, word), Truth: Wrong, Statement: &st}
 	}
 	st := say(i, rng)
-	return Label{Caption: st.Caption(rng), Truth: True, Statement: &st}
+	return Label{Caption: st.caption(rng, word), Truth: True, Statement: &st}
 }
 
 // countVerbs returns the number of %d in a text.

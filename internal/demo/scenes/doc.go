@@ -14,6 +14,8 @@
 //     the side apart in that direction, however far they are apart in the other. "right of", "above", "below" likewise.
 //   - A "cottage" is a house, and a "kitten" is a cat: [ShapeOf] tells the shape of every noun.
 //   - "a striped cat" is striped; "a cat" may be.
+//   - "something blue" is any object that is blue; "three things, one of them green" says how many there are in all, and that
+//     exactly one is green.
 //   - "shape" and "object" stand for any shape; what a caption leaves out may be anything.
 //
 // Scenes of two to four objects lie in the quarters of the picture, so that objects are either clearly beside one

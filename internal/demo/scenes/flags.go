@@ -13,5 +13,6 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.Kinds.Shapes, "shapes", o.Kinds.Shapes, "number of shapes; fewer make more captions true of more pictures; 0: all")
 	f.IntVar(&o.Kinds.Objects, "objects", o.Kinds.Objects, "objects of every scene; 0: one to four")
 	f.BoolVar(&o.Kinds.Plain, "plain", o.Kinds.Plain, "leave stripes and spots out")
+	f.BoolVar(&o.Kinds.Partial, "partial", o.Kinds.Partial, "captions leave things out: words alone do not tell which pictures they fit")
 	f.BoolVar(&o.Kinds.Large, "large", o.Kinds.Large, "leave small objects out")
 }

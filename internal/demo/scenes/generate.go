@@ -61,7 +61,8 @@ func (o Options) Validate() error {
 	check(o.Kinds.Objects >= 0 && o.Kinds.Objects <= len(countShares), "objects is %d, want 0..%d", o.Kinds.Objects, len(countShares))
 	check(o.FalseNegatives == 0 || o.FalseNegatives >= leastFalseNegatives && o.FalseNegatives <= mostFalseNegatives,
 		"share of false negatives is %g, want 0 or %g..%g", o.FalseNegatives, leastFalseNegatives, mostFalseNegatives)
-	check(o.FalseNegatives == 0 || o.Kinds == Kinds{}, "share of false negatives is %g, which needs scenes of all kinds: leave out shapes, colours, objects, large and plain", o.FalseNegatives)
+	check(o.FalseNegatives == 0 || o.Kinds == Kinds{}, "share of false negatives is %g, which needs scenes of all kinds: leave out shapes, colours, objects, large, plain and partial", o.FalseNegatives)
+	check(!o.Kinds.Partial || o.Kinds.Objects != 1, "objects is 1, which leaves nothing out: with partial captions want 0 or 2..%d", len(countShares))
 	check(o.WrongShare >= 0 && o.IrrelevantShare >= 0 && o.WrongShare+o.IrrelevantShare <= 1,
 		"shares of wrong and irrelevant captions are %g and %g, want a sum in 0..1", o.WrongShare, o.IrrelevantShare)
 	return errors.Join(errs...)
@@ -87,7 +88,7 @@ func ReadRecord(meta []byte) (Record, error) {
 func Make(o Options, index int) (Record, []byte, error) {
 	r := rng.New(o.Seed, "scenes", int64(index))
 	kinds := o.Kinds
-	kinds.several = o.FalseNegatives > 0
+	kinds.several = o.FalseNegatives > 0 || o.Kinds.Partial
 	record := Record{Scene: kinds.Random(r)}
 	record.Labels = record.Scene.labels(o, r)
 	for _, l := range record.Labels {

@@ -71,6 +71,9 @@ type Kinds struct {
 	Large bool
 	// Plain leaves the patterns out.
 	Plain bool
+	// Partial makes captions leave things out, so that their words do not tell whether two pictures fit both. No object is
+	// made like another one.
+	Partial bool `json:",omitempty"`
 
 	several bool // at least two objects in every scene
 }
@@ -104,7 +107,7 @@ func (k Kinds) Random(rng *rand.Rand) Scene {
 			o.Pattern = pick(rng, Patterns)
 		}
 		// Every third object is like the one before it, so that there is something to count.
-		if i > 0 && rng.IntN(3) == 0 {
+		if i > 0 && !k.Partial && rng.IntN(3) == 0 {
 			last := s.Objects[i-1]
 			o.Shape, o.Colour, o.Size, o.Pattern = last.Shape, last.Colour, last.Size, last.Pattern
 		}

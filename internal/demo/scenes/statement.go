@@ -34,6 +34,7 @@ var Relations = []Relation{LeftOf, RightOf, Above, Below}
 type Statement struct {
 	Things   []Thing  `json:"things"`
 	Relation Relation `json:"relation,omitempty"`
+	Total    int      `json:"total,omitempty"` // exactly so many objects in all; 0: not told
 }
 
 // fits reports whether an object is of the thing's kind.
@@ -57,6 +58,9 @@ func (t Thing) matches(s Scene) (set uint, n int) {
 func (st Statement) Holds(s Scene) bool {
 	if st.Relation != "" {
 		return st.relationHolds(s)
+	}
+	if st.Total > 0 && st.Total != len(s.Objects) {
+		return false
 	}
 	return len(st.Things) > 0 && assign(s, st.Things, 0)
 }
@@ -145,6 +149,9 @@ func parseStatement(words []string) (Statement, bool) {
 	if st, ok := parseRelation(words); ok {
 		return st, true
 	}
+	if st, ok := parseTotal(words); ok {
+		return st, true
+	}
 	var st Statement
 	for len(words) > 0 {
 		end := slices.IndexFunc(words, func(w string) bool { return w == "," || w == "and" })
@@ -188,11 +195,40 @@ func parseRelation(words []string) (Statement, bool) {
 	return Statement{}, false
 }
 
-// parseThing reads "<count> [size] [pattern] [colour] <shape>".
+// parseTotal reads "<count> things, <count> of them <what they are>".
+func parseTotal(words []string) (Statement, bool) {
+	if len(words) < 7 || !slices.Equal(words[1:3], []string{"things", ","}) || !slices.Equal(words[4:6], []string{"of", "them"}) {
+		return Statement{}, false
+	}
+	total, count := slices.Index(countWords, words[0]), slices.Index(countWords, words[3])
+	if total < 2 || count < 1 || count > total {
+		return Statement{}, false
+	}
+	t := Thing{Count: count}
+	if rest := t.attributes(words[6:]); len(rest) > 0 { // behind the adjectives, or behind an article, stands a noun
+		words = slices.Concat([]string{words[3]}, words[6:])
+		if article := words[1]; article == "a" || article == "an" {
+			words = slices.Delete(words, 1, 2)
+			if count > 1 {
+				return Statement{}, false
+			}
+		}
+		var ok bool
+		if t, ok = parseThing(words); !ok {
+			return Statement{}, false
+		}
+	}
+	return Statement{Things: []Thing{t}, Total: total}, true
+}
+
+// parseThing reads "<count> [size] [pattern] [colour] <shape>" and "something [size] [pattern] [colour]".
 func parseThing(words []string) (Thing, bool) {
 	var t Thing
 	if len(words) < 2 {
 		return t, false
+	}
+	if words[0] == something {
+		return t, len(t.attributes(words[1:])) == 0
 	}
 	if words[0] != "a" && words[0] != "an" {
 		t.Count = slices.Index(countWords, words[0])
@@ -200,18 +236,23 @@ func parseThing(words []string) (Thing, bool) {
 			return t, false
 		}
 	}
-	words = words[1:]
-	words = attribute(&t.Size, Sizes, sizeWords, words)
-	words = attribute(&t.Pattern, Patterns, patternWords, words)
-	if len(words) > 0 && slices.Contains(Colours, Colour(words[0])) {
-		t.Colour, words = Colour(words[0]), words[1:]
-	}
+	words = t.attributes(words[1:])
 	if len(words) != 1 {
 		return t, false
 	}
 	noun, known := lookUp(words[0])
 	t.Shape = noun.shape
 	return t, known && (t.Count > 1 && noun.plural || t.Count <= 1 && noun.singular)
+}
+
+// attributes reads "[size] [pattern] [colour]" and returns the words behind it.
+func (t *Thing) attributes(words []string) []string {
+	words = attribute(&t.Size, Sizes, sizeWords, words)
+	words = attribute(&t.Pattern, Patterns, patternWords, words)
+	if len(words) > 0 && slices.Contains(Colours, Colour(words[0])) {
+		t.Colour, words = Colour(words[0]), words[1:]
+	}
+	return words
 }
 
 // attribute reads a word for one of the values, if the first word is one, and returns the words behind it.

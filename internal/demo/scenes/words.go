@@ -1,6 +1,7 @@
 package scenes
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ var (
 	sizeWords     = map[Size][]string{"small": {"small", "little"}, "large": {"large", "big"}}
 	countWords    = []string{"", "one", "two", "three", "four"}
 	anyShape      = []string{"shape", "object"}
+	something     = "something" // a thing whose shape is left out
 	relationWords = map[Relation][]string{
 		LeftOf:  {"to the left of", "left of"},
 		RightOf: {"to the right of", "right of"},
@@ -96,21 +98,29 @@ func Framing(word string) bool {
 }
 
 // Caption words a statement; the generator chooses among the ways to say it. [Parse] reads every one of them back.
-func (st Statement) Caption(rng *rand.Rand) string {
+func (st Statement) Caption(rng *rand.Rand) string { return st.caption(rng, Thing.say) }
+
+// describe words a thing.
+type describe func(t Thing, rng *rand.Rand) string
+
+func (st Statement) caption(rng *rand.Rand, word describe) string {
 	frame := pick(rng, frames)
 	verb := "is"
-	if len(st.Things) > 0 && st.Things[0].Count > 1 {
+	if st.Total > 1 || len(st.Things) > 0 && st.Things[0].Count > 1 {
 		verb = "are"
 	}
-	said := st.say(rng, frame == "X")
+	said := st.say(rng, word, frame == "X")
 	return strings.NewReplacer("VERB", verb, "X", said).Replace(frame)
 }
 
 // say words the statement without a frame; only there may it be a whole sentence.
-func (st Statement) say(rng *rand.Rand, sentence bool) string {
+func (st Statement) say(rng *rand.Rand, word describe, sentence bool) string {
+	if st.Total > 0 {
+		return fmt.Sprintf("%s things, %s", countWords[st.Total], st.Things[0].ofThem(rng))
+	}
 	parts := make([]string, len(st.Things))
 	for i, t := range st.Things {
-		parts[i] = t.say(rng)
+		parts[i] = word(t, rng)
 	}
 	if st.Relation != "" {
 		link := pick(rng, relationWords[st.Relation])
@@ -127,7 +137,21 @@ func (st Statement) say(rng *rand.Rand, sentence bool) string {
 }
 
 func (t Thing) say(rng *rand.Rand) string {
-	var words []string
+	words := t.adjectives(rng)
+	noun := choose(rng, t.Shape.words())
+	if t.Count > 1 {
+		noun = plural(noun)
+	}
+	words = append(words, noun)
+	count := countWords[t.Count]
+	if t.Count == 0 {
+		count = article(words[0])
+	}
+	return count + " " + strings.Join(words, " ")
+}
+
+// adjectives words size, pattern and colour.
+func (t Thing) adjectives(rng *rand.Rand) (words []string) {
 	if t.Size != "" {
 		words = append(words, pick(rng, sizeWords[t.Size]))
 	}
@@ -137,19 +161,14 @@ func (t Thing) say(rng *rand.Rand) string {
 	if t.Colour != "" {
 		words = append(words, string(t.Colour))
 	}
-	noun := choose(rng, t.Shape.words())
-	if t.Count > 1 {
-		noun = plural(noun)
+	return words
+}
+
+func article(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an"
 	}
-	words = append(words, noun)
-	count := countWords[t.Count]
-	if t.Count == 0 {
-		count = "a"
-		if strings.ContainsRune("aeiou", rune(words[0][0])) {
-			count = "an"
-		}
-	}
-	return count + " " + strings.Join(words, " ")
+	return "a"
 }
 
 // choose picks a word. It draws no number where there is one alone.
