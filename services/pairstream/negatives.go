@@ -1,0 +1,226 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/service"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// judgeSettings are the settings of a run that tell its negatives.
+type judgeSettings struct {
+	Bucket bucketRoots
+	Device device.Settings
+	Run    service.Run
+	Core   trainer.Options
+}
+
+// negativeCount is one direction of the report: how many of the negatives a judge takes for matches.
+type negativeCount struct {
+	Negatives int     `json:"negatives"`
+	False     int     `json:"false"`
+	Share     float64 `json:"share"`
+}
+
+func (c *negativeCount) add(probability float32, above float64) {
+	c.Negatives++
+	if float64(probability) > above {
+		c.False++
+	}
+	c.Share = float64(c.False) / float64(c.Negatives)
+}
+
+// negativesReport is what `negatives` prints.
+type negativesReport struct {
+	Epoch   int           `json:"epoch"`
+	Batches int           `json:"mini_batches"`
+	OfImage negativeCount `json:"of_images"`
+	OfText  negativeCount `json:"of_texts"`
+	Lost    int           `json:"lost"` // negatives whose image is gone
+}
+
+// negativesJob holds what the command line asks for.
+type negativesJob struct {
+	judge          string
+	epoch, batches int
+	above          float64
+	asJSON         bool
+}
+
+func newNegativesCommand() *cobra.Command {
+	var j negativesJob
+	cmd := &cobra.Command{
+		Use: "negatives --judge WEIGHTS", Args: cobra.NoArgs,
+		Long: "Finds the negatives that ITM had in an epoch of a run, by the features that its steps published, and has a judge look\n" +
+			"at them: those that it takes for matches are false negatives (MAFA tables 1 and 9). The judge is weights with a\n" +
+			"matching head, or TorchScript of `python -m pairstream export-match`.",
+	}
+	looking(cmd, func(at logCommand) error {
+		s, err := settingsIn[judgeSettings](at.dir)
+		if err != nil {
+			return err
+		}
+		report, err := j.count(at.Context(), at.log, s)
+		return printAs(at.OutOrStdout(), j.asJSON, report, func(w io.Writer) error { return report.print(w) }, err)
+	})
+	f := cmd.Flags()
+	f.StringVar(&j.judge, "judge", "", "weights or TorchScript that judge")
+	f.IntVar(&j.epoch, "epoch", 0, "epoch to count in, from 0")
+	f.IntVar(&j.batches, "batches", 0, "mini-batches of each lane to look at; 0: all")
+	f.Float64Var(&j.above, "above", 0.5, "probability of a match above which a negative is false")
+	f.BoolVar(&j.asJSON, "json", false, "print JSON")
+	require(cmd, "judge")
+	return cmd
+}
+
+// judging is a judge with what it looks at.
+type judging struct {
+	matcher *model.Matcher
+	loader  *dataset.Loader
+	core    trainer.Options
+	above   float64
+	report  *negativesReport
+}
+
+func (j negativesJob) count(ctx context.Context, log *stream.Log, s judgeSettings) (report *negativesReport, err error) {
+	if j.epoch < 0 || j.batches < 0 || j.above < 0 || j.above >= 1 {
+		return nil, fmt.Errorf("--epoch is %d, --batches %d and --above %g, want 0 or more, 0 or more, and 0 to less than 1", j.epoch, j.batches, j.above)
+	}
+	worker, err := s.Device.NewWorker()
+	if err != nil {
+		return nil, err
+	}
+	defer worker.Close()
+	matcher, err := model.OpenMatcher(ctx, worker, j.judge)
+	if err != nil {
+		return nil, fmt.Errorf("--judge is %s: %w", j.judge, err)
+	}
+	defer matcher.Free()
+	words, err := matcher.Words()
+	if err != nil {
+		return nil, fmt.Errorf("--judge is %s: %w", j.judge, err)
+	}
+	bucket, err := shard.OpenBucket(ctx, s.Bucket.Roots, nil)
+	if err != nil {
+		return nil, fmt.Errorf("BUCKET_ROOTS: %w", err)
+	}
+	defer func() { err = errors.Join(err, bucket.Close()) }()
+	size := matcher.Config.ImageSize
+	images := shard.NewImages(bucket, shard.ImagesOptions{MinSide: 2 * size})
+	look := judging{
+		matcher: matcher, core: s.Core, above: j.above, report: &negativesReport{Epoch: j.epoch},
+		loader: dataset.NewLoader(images, size, matcher.Config.TextTokens, words, s.Run.Seed, dataset.Augmentation{MinScale: 1, Workers: 2}),
+	}
+	for lane := range log.Config().Lanes {
+		if err := look.lane(ctx, log, lane, j); err != nil {
+			return nil, fmt.Errorf("lane %d: %w", lane, err)
+		}
+	}
+	if look.report.Batches == 0 {
+		return nil, fmt.Errorf("no mini-batch of epoch %d was trained on: want --epoch of a run that has trained, and whose topics still hold it", j.epoch)
+	}
+	return look.report, nil
+}
+
+// lane judges the batches of a lane that have features. The trainer publishes features in the order of the batches.
+func (l judging) lane(ctx context.Context, log *stream.Log, lane int, j negativesJob) error {
+	next, stop := iter.Pull2(stream.Values[*schemas.FeatureBlock](ctx, log, schemas.Features, lane))
+	defer stop()
+	seen := 0
+	for b, err := range stream.Values[*schemas.ScoredBatch](ctx, log, schemas.Scored, lane) {
+		if err != nil {
+			return err
+		}
+		if int(b.Epoch) != j.epoch {
+			continue
+		}
+		f, err := blockOf(b, next)
+		if err != nil || f == nil {
+			return err
+		}
+		if err := l.batch(ctx, b, f); err != nil {
+			return fmt.Errorf("batch %d of group %s: %w", b.Sequence, b.Group, err)
+		}
+		if seen++; seen == j.batches {
+			return nil
+		}
+	}
+	return nil
+}
+
+// blockOf returns the features of a batch; nil: there are none.
+func blockOf(b *schemas.ScoredBatch, next func() (*schemas.FeatureBlock, error, bool)) (*schemas.FeatureBlock, error) {
+	for {
+		f, err, ok := next()
+		if err != nil || !ok {
+			return nil, err
+		}
+		if f.Group == b.Group && f.Epoch == b.Epoch && f.Sequence == b.Sequence {
+			return f, nil
+		}
+	}
+}
+
+// batch judges the negatives of a batch.
+func (l judging) batch(ctx context.Context, b *schemas.ScoredBatch, f *schemas.FeatureBlock) error {
+	ofImage, ofText, err := trainer.UsedNegatives(b, f, l.core)
+	if err != nil {
+		return config.Variables(trainer.Options{}, err)
+	}
+	pixels, lost, err := l.loader.Images(ctx, &b.Batch, f.Masked)
+	if err != nil {
+		return err
+	}
+	gone := map[int32]bool{}
+	for _, m := range lost {
+		gone[m.Sample] = true
+	}
+	var pairs []model.Pair
+	var counts []*negativeCount
+	add := func(image, text int32, to *negativeCount) {
+		switch {
+		case image < 0 || text < 0:
+		case gone[image]:
+			l.report.Lost++
+		default:
+			pairs, counts = append(pairs, model.Pair{Image: image, Text: text}), append(counts, to)
+		}
+	}
+	for i := range b.Samples {
+		add(int32(i), ofImage[i], &l.report.OfImage)
+		add(ofText[i], int32(i), &l.report.OfText)
+	}
+	l.report.Batches++
+	if len(pairs) == 0 {
+		return nil
+	}
+	probabilities, err := l.matcher.Match(ctx, pixels, l.loader.IDs(&b.Batch), pairs, 128)
+	for i, p := range probabilities {
+		counts[i].add(p, l.above)
+	}
+	return err
+}
+
+func (r *negativesReport) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "epoch %d, %d mini-batches\nfalse negatives of images: %d of %d (%.1f %%)\nfalse negatives of texts: %d of %d (%.1f %%)\n",
+		r.Epoch, r.Batches, r.OfImage.False, r.OfImage.Negatives, 100*r.OfImage.Share, r.OfText.False, r.OfText.Negatives, 100*r.OfText.Share)
+	if err == nil && r.Lost > 0 {
+		_, err = fmt.Fprintf(w, "%d negatives have no image any more\n", r.Lost)
+	}
+	return err
+}
