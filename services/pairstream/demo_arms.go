@@ -66,11 +66,13 @@ func rivals(own pipeline) map[string]map[string]string {
 	return all
 }
 
+const randomTitle = "random mini-batches"
+
 // titleOf names a run by its mini-batches.
 func titleOf(p pipeline, of string) string {
 	switch o := p.Grouper.Options(); {
 	case o.Candidates == 0 && string(o.Strategy) == "random":
-		return "random mini-batches"
+		return randomTitle
 	case o.Candidates == 0 && string(o.Strategy) == "grit":
 		return "GRIT"
 	case o.Candidates > 0: // no MAFA: the demo's targets of ITC are one-hot

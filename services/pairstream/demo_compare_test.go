@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/demo/scenes"
@@ -63,6 +64,24 @@ func TestModelsAreAskedAboutTheSameNegatives(t *testing.T) {
 	}
 	if d.report.Match != d.before.Match || d.rivals[0].report.Match == d.before.Match {
 		t.Errorf("models are mistaken for one another: %+v, %+v", d.report.Match, d.rivals[0].report.Match)
+	}
+}
+
+func TestDemoSaysWhoWonAndThatOneSeedIsLittle(t *testing.T) {
+	arm := func(title string, auc float64) *demoArm {
+		return &demoArm{title: title, report: &eval.Report{Match: eval.MatchError{AUC: auc}}}
+	}
+	for _, c := range []struct {
+		arms []*demoArm
+		want string
+	}{
+		{[]*demoArm{arm(randomTitle, 96), arm("GRIT", 96.5), arm("GRIT + ECM", 97.25)}, "GRIT + ECM: the highest AUC of ITM, 97.2 %, 1.2 above random mini-batches. This is one seed"},
+		{[]*demoArm{arm(randomTitle, 96), arm("GRIT", 95)}, "random mini-batches: the highest AUC of ITM, 96.0 %. This is one seed"},
+		{[]*demoArm{arm("GRIT", 95)}, "GRIT: the highest AUC of ITM, 95.0 %. This is one seed"},
+	} {
+		if got := won(c.arms); !strings.HasPrefix(got, c.want) || !strings.Contains(got, "cannot tell it from chance") {
+			t.Errorf("%q, want %q", got, c.want)
+		}
 	}
 }
 
