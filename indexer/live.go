@@ -24,9 +24,9 @@ const MaxNeighbors = 1000
 
 // LiveOptions decide what can be searched, and how.
 type LiveOptions struct {
-	KeepGroups int     `env:"LIVE_GROUPS" envDefault:"1" desc:"latest closed groups of each lane that stay searchable, besides the open one"`
-	TailRows   int     `env:"LIVE_TAIL" envDefault:"512" desc:"pairs that searches compare one by one until they go into inverted lists together"`
-	Recall     float64 `env:"LIVE_RECALL" envDefault:"0.97" desc:"share of the exact ten nearest that a search in inverted lists should find"`
+	KeepGroups int     `envDefault:"1"`    // latest closed groups of each lane that stay searchable, besides the open one
+	TailRows   int     `envDefault:"512"`  // pairs that searches compare one by one until they go into inverted lists together
+	Recall     float64 `envDefault:"0.97"` // share of the exact ten nearest that a search in inverted lists should find
 	Seed       uint64  `env:"-"`
 }
 

@@ -29,7 +29,7 @@ type Options struct {
 	K2            int     `env:"NEIGHBORS_K2" envDefault:"500" desc:"k2: images nearest to each text, T2V, among which positives must be"`
 	KeepSameImage bool    `env:"NEIGHBORS_SAME_IMAGE" envDefault:"false" desc:"let an image's other captions count among its V2V neighbours"`
 	Clusters      int     `env:"CLUSTERS" envDefault:"1000" desc:"K of k-means; no more than the group has pairs"`
-	Iterations    int     `env:"CLUSTER_ITERATIONS" envDefault:"20" desc:"most iterations of k-means"`
+	Iterations    int     `envDefault:"20"` // most iterations of k-means
 	Modality      string  `env:"CLUSTER_MODALITY" envDefault:"image" desc:"vectors that are clustered: image or text"`
 	P             float64 `env:"OBJECT_SHARE" envDefault:"0.3" desc:"p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)"`
 	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
@@ -43,7 +43,7 @@ type Options struct {
 	Scope         string  `json:",omitempty" env:"NEIGHBORS_SCOPE" envDefault:"group" desc:"where neighbours are looked for besides the group: group (nowhere), lane (earlier groups of the lane) or crawl (closed groups of all lanes); needs SEGMENTS_ROOT"`
 	Asked         int     `json:",omitempty" env:"NEIGHBORS_GROUPS" envDefault:"8" desc:"most closed groups that a group asks, the latest, where NEIGHBORS_SCOPE is lane or crawl"`
 	Segments      bool    `json:"-" env:"-"` // a closed group has a segment, which later ones ask; changes no record
-	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
+	Threads       int     `envDefault:"0"`   // of neighbour search and k-means; 0: all processors; changes no record
 }
 
 // DefaultOptions returns the settings of the GPN-S paper.

@@ -28,7 +28,7 @@ import (
 type Repack struct {
 	Root    string   `env:"REPACK_ROOT" desc:"place that gets smaller copies of a group's images when the group closes, for discriminator and trainer to read: s3://bucket/prefix, gs://bucket/prefix or a folder, below one of BUCKET_ROOTS; empty: none"`
 	Side    int      `env:"REPACK_SIDE" envDefault:"288" desc:"most pixels of the shorter side of a copy, where REPACK_ROOT is set; at least that of the models' inputs"`
-	Workers int      `env:"REPACK_WORKERS" envDefault:"16" desc:"images that are read and made smaller at once; changes no record"`
+	Workers int      `envDefault:"16"` // images that are read and made smaller at once; changes no record
 	Roots   []string `env:"BUCKET_ROOTS" desc:"places that image references may name, comma separated: file:///data, s3://bucket/prefix, gs://bucket"`
 }
 
@@ -38,7 +38,6 @@ func (r Repack) Validate() error {
 		return nil
 	}
 	var l invalid.List
-	l.Refuse(r.Workers < 1 || r.Workers > 4096, "REPACK_WORKERS is %d, want 1..4096", r.Workers)
 	l.Refuse(r.Side < indexer.LeastRepackSide || r.Side > indexer.MostRepackSide,
 		"REPACK_SIDE is %d, want %d..%d", r.Side, indexer.LeastRepackSide, indexer.MostRepackSide)
 	place, err := r.place()

@@ -249,8 +249,7 @@ func TestWithoutCopiesNothingDiffers(t *testing.T) {
 
 func TestRepackSettings(t *testing.T) {
 	for want, environ := range map[string]map[string]string{
-		"REPACK_SIDE is 8, want 16..4096":   {"REPACK_SIDE": "8"},
-		"REPACK_WORKERS is 0, want 1..4096": {"REPACK_WORKERS": "0"},
+		"REPACK_SIDE is 8, want 16..4096": {"REPACK_SIDE": "8"},
 		`REPACK_ROOT is "ftp://a/b", want s3://bucket/prefix, gs://bucket/prefix or a folder`: {"REPACK_ROOT": "ftp://a/b"},
 		`REPACK_ROOT is "s3://other/copies", which is below none of BUCKET_ROOTS (s3://crawl,file:///data): add it to those of all stages, so that discriminator and trainer may read it`: {
 			"REPACK_ROOT": "s3://other/copies",

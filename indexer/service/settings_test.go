@@ -24,14 +24,9 @@ func TestProblemsNameVariables(t *testing.T) {
 		"NEIGHBORS_K1 is -1, want 1..1000":                    {"NEIGHBORS_K1": "-1"},
 		"NEIGHBORS_K2 is 0, want 1..100000000":                {"NEIGHBORS_K2": "0"},
 		"CLUSTERS is 0, want 1..1000000":                      {"CLUSTERS": "0"},
-		"CLUSTER_ITERATIONS is 0, want 1..10000":              {"CLUSTER_ITERATIONS": "0"},
 		`CLUSTER_MODALITY is "sound", want "image" or "text"`: {"CLUSTER_MODALITY": "sound"},
 		"OBJECT_SHARE is NaN, want 0..1":                      {"OBJECT_SHARE": "NaN"},
 		"NOUN_MIN_COUNT is -1, want 0..2147483647":            {"NOUN_MIN_COUNT": "-1"},
-		"INDEXER_THREADS is -1, want 0..4096":                 {"INDEXER_THREADS": "-1"},
-		"LIVE_GROUPS is -1, want at least 0":                  {"LIVE_GROUPS": "-1"},
-		"LIVE_TAIL is 0, want at least 1":                     {"LIVE_TAIL": "0"},
-		"LIVE_RECALL is 0, want more than 0 and at most 1":    {"LIVE_RECALL": "0"},
 	} {
 		if _, err := config.Parse[Settings](environ); err == nil || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", environ, err, want)

@@ -28,6 +28,12 @@ func replaced(value, instead string) removed {
 
 // removals has every setting that users may still set from an earlier build.
 var removals = map[string]removed{
+	"CLUSTER_ITERATIONS":     replaced("20", "k-means takes at most 20 iterations"),
+	"INDEXER_THREADS":        fixed("0", "the indexer takes all processors; GOMAXPROCS takes fewer"),
+	"LIVE_GROUPS":            fixed("1", "live search finds the open group and the latest closed one"),
+	"LIVE_RECALL":            fixed("0.97", "live search aims at 97 % of the exact ten nearest"),
+	"LIVE_TAIL":              fixed("512", "live search compares the latest 512 pairs one by one"),
+	"REPACK_WORKERS":         fixed("16", "16 images are made smaller at once"),
 	"KAFKA_RETENTION_TOPICS": replaced("", "KAFKA_RETENTION takes both, such as KAFKA_RETENTION=0s,batches=168h"),
 	"STREAM_BATCH_BYTES":     fixed("786432", "a produce request has at most 768 KiB of records"),
 	"STREAM_DRAIN_TIMEOUT":   fixed("5s", "half of STREAM_SESSION_TIMEOUT, at most 5s"),
