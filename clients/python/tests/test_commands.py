@@ -36,7 +36,7 @@ def test_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     state |= {"module.visual_encoder_m.cls_token": torch.zeros(1), "module.image_queue": torch.zeros(2)}
     torch.save({"model": state}, tmp_path / "their.pth")
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
-    command = ["convert", str(tmp_path / "their.pth"), str(tmp_path / "ours"), "--vocab", str(tmp_path / "vocab.txt")]
+    command = ["convert", str(tmp_path / "their.pth"), str(tmp_path / "ours"), "--vocab", str(tmp_path / "vocab.txt"), "--heads", "4"]
     assert main(command) == 0
     assert set(load_file(tmp_path / "ours")) == set(new_model().state_dict())
     assert main([*command, "--image-size", "32"]) == 0

@@ -204,3 +204,22 @@ def test_export_encoder_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[st
     monkeypatch.setattr(words, "get_vocab", dict)
     with pytest.raises(PairstreamError, match="numbers 'ab' in another way"):
         words_of(words, 8)
+
+
+def test_words_without_a_file(tmp_path: Path) -> None:
+    """A fast tokenizer's pieces become a model of SentencePiece that gives the same ids; BERT's become a vocabulary."""
+    transformers = pytest.importorskip("transformers", reason="the tokenizers are Hugging Face's")
+    sentencepiece = pytest.importorskip("sentencepiece", reason="SigLIP's words are SentencePiece's")
+    tokenizer = transformers.T5TokenizerFast(str(SIGLIP), extra_ids=0, pad_token="</s>")
+    tokenizer.vocab_file = None
+    words = words_of(tokenizer, 16)
+    made = sentencepiece.SentencePieceProcessor(model_proto=words.data)
+    for text in ("a red dog", "ﬁsh … zebra ☃", "the green horses"):
+        assert [*made.encode(text), 1] == tokenizer(text)["input_ids"]
+    assert words[:1] + words[2:] == ("siglip", 16, 1, len(tokenizer))
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "##s"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocab))
+    for kind in (transformers.BertTokenizer, transformers.BertTokenizerFast):
+        assert words_of(kind(str(tmp_path / "vocab.txt")), 9) == ("wordpiece", "\n".join(vocab).encode(), 9, 0, 7)
+    with pytest.raises(PairstreamError, match="keeps capitals"):
+        words_of(transformers.BertTokenizer(str(tmp_path / "vocab.txt"), do_lower_case=False), 9)
