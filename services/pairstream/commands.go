@@ -44,9 +44,8 @@ var groups = []group{
 		{name: "healthcheck", short: "ask the service at HEALTH_ADDR or HTTP_ADDR whether it is well", rare: true},
 	}},
 	{"judge", "Judge what it made", []listing{
-		{name: "eval", short: "measure a checkpoint's retrieval (TR, IR) and matching, or its worth as Con-D", tensors: true},
+		{name: "eval", short: "measure a checkpoint's retrieval (TR, IR), matching and worth as Con-D, or a run's negatives", tensors: true},
 		{name: "compare", short: "show runs side by side: settings, models, evaluations, losses, connections"},
-		{name: "negatives", short: "count the false negatives of a run's steps, as a judge sees them", tensors: true},
 		{name: "connections", short: "write the connections of a run as WebDataset tars, for `produce`"},
 		{name: "search", short: "answer searches over the segments of all closed groups, at LIVE_ADDR", rare: true, tensors: true},
 		{name: "faiss", short: "write the closed groups in SEGMENTS_ROOT as indexes that FAISS reads", rare: true, tensors: true},

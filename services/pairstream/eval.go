@@ -26,7 +26,7 @@ import (
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
-func newEvalCommand() *cobra.Command {
+func newEvalCommand(further ...*cobra.Command) *cobra.Command {
 	var checkpoint, captions, split string
 	var heldOut, topK int
 	var baseRate float64
@@ -72,6 +72,7 @@ func newEvalCommand() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("cond", "vision")
 	cmd.MarkFlagsMutuallyExclusive("cond", "rerank")
 	cmd.MarkFlagsMutuallyExclusive("captions", "holdout")
+	cmd.AddCommand(further...)
 	return cmd
 }
 

@@ -74,21 +74,21 @@ func TestPapersListsToAModel(t *testing.T) {
 	if embedded != captions {
 		t.Errorf("%d embeddings, want %d", embedded, captions)
 	}
-	report := mustCommand(t, "negatives", "--judge", in("w.safetensors"), "--above", "0", "--json")
+	report := mustCommand(t, "eval", "negatives", "--judge", in("w.safetensors"), "--above", "0", "--json")
 	var counted negativesReport
 	must.Do(t, json.Unmarshal([]byte(report), &counted))
 	if c := counted.OfImage; c.Negatives == 0 || c.False != c.Negatives || counted.OfText.Negatives == 0 || counted.Batches == 0 {
 		t.Errorf("above 0 every negative is false: %s", report)
 	}
-	if out := mustCommand(t, "negatives", "--judge", in("w.safetensors"), "--above", "0.999", "--epoch", "1"); !strings.Contains(out, "false negatives of texts: 0 of") {
+	if out := mustCommand(t, "eval", "negatives", "--judge", in("w.safetensors"), "--above", "0.999", "--epoch", "1"); !strings.Contains(out, "false negatives of texts: 0 of") {
 		t.Errorf("above 0.999 a judge that has learned nothing finds no match: %s", out)
 	}
 	t.Setenv("ITM_NEGATIVES", "random")
-	if _, err := command(t, "negatives", "--judge", in("w.safetensors")); err == nil || !strings.Contains(err.Error(), `ITM_NEGATIVES is "random"`) {
+	if _, err := command(t, "eval", "negatives", "--judge", in("w.safetensors")); err == nil || !strings.Contains(err.Error(), `ITM_NEGATIVES is "random"`) {
 		t.Errorf("drawn negatives: %v", err)
 	}
 	t.Setenv("ITM_NEGATIVES", "")
-	if _, err := command(t, "negatives", "--judge", in("w.safetensors"), "--epoch", "7"); err == nil || !strings.Contains(err.Error(), "no mini-batch of epoch 7") {
+	if _, err := command(t, "eval", "negatives", "--judge", in("w.safetensors"), "--epoch", "7"); err == nil || !strings.Contains(err.Error(), "no mini-batch of epoch 7") {
 		t.Errorf("an epoch that was not: %v", err)
 	}
 	files := must.Get(filepath.Glob(in("checkpoints/checkpoint-*.safetensors")))(t)

@@ -45,7 +45,7 @@ func (c *negativeCount) add(probability float32, above float64) {
 	c.Share = float64(c.False) / float64(c.Negatives)
 }
 
-// negativesReport is what `negatives` prints.
+// negativesReport is what `eval negatives` prints.
 type negativesReport struct {
 	Epoch   int           `json:"epoch"`
 	Batches int           `json:"mini_batches"`
@@ -66,6 +66,7 @@ func newNegativesCommand() *cobra.Command {
 	var j negativesJob
 	cmd := &cobra.Command{
 		Use: "negatives --judge WEIGHTS", Args: cobra.NoArgs,
+		Short: "count the false negatives of a run, as a judge sees them",
 		Long: "Finds the negatives that ITM had in an epoch of a run, by the features that its steps published, and has a judge look\n" +
 			"at them: those that it takes for matches are false negatives (MAFA tables 1 and 9). The judge is weights with a\n" +
 			"matching head, or TorchScript of `python -m pairstream export-match`.",
