@@ -55,7 +55,7 @@ type Options struct {
 
 	QueueSize       int    `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
 	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
-	StartAsReleased bool   `env:"GRIT_START_AS_RELEASED" envDefault:"false" desc:"never start a walk at the last pair, as GRIT-VLP's released code"`
+	StartAsReleased bool   `envDefault:"false"` // never start a walk at the last pair, as GRIT-VLP's released code
 	SameImage       bool   `env:"SAME_IMAGE_NEGATIVES" envDefault:"false" desc:"captions of one image are negatives of each other, as in the papers and their code: they may come into one mini-batch, and batches name no partners, so that ITC, ITM and Con-D take them for strangers"`
 	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training, made by the steps of the epoch before; current, made anew after it by the weights of then (GRIT-VLP Remark 2), for one more forward pass; encoder; or unshuffled, as training without the shuffles of grit (GRIT-VLP Table 4, row 5)"`
 
@@ -68,7 +68,7 @@ type Options struct {
 
 	CurriculumEpochs int `env:"CURRICULUM_EPOCHS" envDefault:"0" desc:"TEXTS=curriculum: epochs after which it is over, at least 4, counted through the groups of a lane; 0: EPOCHS, so that only the first group has it"`
 
-	Workers int `env:"GROUPER_WORKERS" envDefault:"1" desc:"goroutines for similarities; changes no mini-batch"`
+	Workers int `envDefault:"1"` // goroutines for similarities; changes no mini-batch
 }
 
 // Defaults returns the papers' settings: N = 96 and L = 48,000 of GRIT-VLP, M = 4,800 and m = 2 of MAFA, and c * s =

@@ -109,9 +109,9 @@ type Settings struct {
 	Bucket       device.Bucket
 	Candidates   int     `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
 	Checkpoint   string  `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
-	Part         int     `env:"COND_PART" envDefault:"0" desc:"candidates that go through Con-D's fusion encoder at once; 0: 8 on the processor, 128 on a GPU"`
+	Part         int     `envDefault:"0"` // candidates that go through Con-D's fusion encoder at once; 0: 8 on the processor, 128 on a GPU
 	Images       string  `env:"COND_IMAGES" envDefault:"plain" desc:"images that Con-D looks at: plain, so that a pair has the same score in every epoch and is not asked about twice; or augmented, the trainer's own, as in the papers"`
-	Keep         int     `env:"COND_KEEP" envDefault:"4000000" desc:"scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each"`
+	Keep         int     `envDefault:"4000000"` // scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each
 	KeepBytes    int64   `env:"COND_KEEP_BYTES" envDefault:"268435456" desc:"memory for encoded images and texts that a lane keeps with COND_IMAGES=plain"`
 	MinPrecision float64 `env:"COND_MIN_PRECISION" envDefault:"0.4" desc:"connections are off in a lane unless more than this share of them is true for certain, by what the lane's first batches tell; 0: no such guard, as in the papers"`
 	Threshold    string  `env:"COND_THRESHOLD" desc:"probability above which a candidate is a connection, which every scored batch says; auto: the lowest one with which COND_MIN_PRECISION is met; empty: ECM_HIGH"`
@@ -139,9 +139,7 @@ func (s Settings) augmentation() dataset.Augmentation {
 func (s Settings) Validate() error {
 	var l invalid.List
 	l.Refuse(s.Candidates > 0 && s.Checkpoint == "", "COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
-	l.Refuse(s.Part < 0, "COND_PART is %d, want 0 or more", s.Part)
 	l.Refuse(s.Images != augmented && s.Images != plain, "COND_IMAGES is %q, want %s or %s", s.Images, augmented, plain)
-	l.Refuse(s.Keep < 2, "COND_KEEP is %d, want at least 2", s.Keep)
 	l.Refuse(s.KeepBytes < 1<<20, "COND_KEEP_BYTES is %d, want at least %d", s.KeepBytes, 1<<20)
 	l.Refuse(!(s.MinPrecision >= 0 && s.MinPrecision < 1), "COND_MIN_PRECISION is %g, want at least 0 and less than 1", s.MinPrecision)
 	l.Refuse(!(s.High >= 0 && s.High <= 1), "ECM_HIGH is %g, want 0..1", s.High)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -37,22 +38,21 @@ func Spec(ctx context.Context, log *stream.Log, i *service.Instruments, s Settin
 		Inputs:   []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
 		Outputs:  []schemas.Topic{schemas.Batches},
 		Rereads:  []schemas.Topic{schemas.Batches},
-		New:      newFactory(s.Options(), s.SpoolDir, without, walked, i),
+		New:      newFactory(s.Options(), "", without, walked, i),
 		Counters: i.Counters(),
 	}
 }
 
 // Settings are those of the grouper.
 type Settings struct {
-	Run      service.Run
-	Core     grouper.Options
-	SpoolDir string `env:"GROUPER_SPOOL_DIR" desc:"EPOCH_ORDER=lane: folder for the groups that wait for their next epoch, without names; empty: the system's for temporary files"`
+	Run  service.Run
+	Core grouper.Options
 }
 
 // Options returns what the core is told.
 func (s Settings) Options() grouper.Options {
 	o := s.Core
-	o.Seed = s.Run.Seed
+	o.Seed, o.Workers = s.Run.Seed, runtime.GOMAXPROCS(0)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/pairstream/pairstream/grouper"
@@ -10,7 +11,7 @@ import (
 func TestDefaults(t *testing.T) {
 	s, err := config.Parse[Settings](map[string]string{"SEED": "7"})
 	want := grouper.Defaults()
-	want.Seed = 7
+	want.Seed, want.Workers = 7, runtime.GOMAXPROCS(0)
 	if err != nil || s.Options() != want {
 		t.Errorf("%v; the settings give %+v, want %+v", err, s.Options(), want)
 	}
@@ -25,7 +26,6 @@ func TestProblemsNameVariables(t *testing.T) {
 		"CANDIDATES (m) is 96, want 0..95, one less than BATCH_SIZE":                             {"CANDIDATES": "96"},
 		`TEXTS is "some", want curriculum, share, all or none`:                                   {"TEXTS": "some"},
 		"TEXT_SHARE is 1.01, want 0..1":                                                          {"TEXTS": "share", "TEXT_SHARE": "1.01"},
-		"GROUPER_WORKERS is 0, want at least 1":                                                  {"GROUPER_WORKERS": "0"},
 		`GRIT_FEATURES is "momentum", want training, encoder, current or unshuffled`:             {"GRIT_FEATURES": "momentum"},
 		"QUEUE_SIZE (L) is 5000, want a multiple of SEARCH_SPACE, 4800":                          {"QUEUE_SIZE": "5000"},
 		"SEARCH_SPACE (M) is 4000, want a multiple of BATCH_SIZE, 96":                            {"SEARCH_SPACE": "4000"},

@@ -22,7 +22,7 @@ func (s *spool) Put(group int64, write func(io.Writer) error) error {
 		err = write(f)
 	}
 	if err != nil {
-		return stream.Transient(fmt.Errorf("keeping group %d for its next epoch in GROUPER_SPOOL_DIR %q: %w", group, s.dir, err))
+		return stream.Transient(fmt.Errorf("keeping group %d for its next epoch in the folder for temporary files (TMPDIR): %w", group, err))
 	}
 	return nil
 }

@@ -223,7 +223,7 @@ func (d *demo) environ() (map[string]string, error) {
 		"CHECKPOINT_DIR": filepath.Join(d.dir, "checkpoints"), "TRAIN_EXIT_AT_END": "true", "CHECKPOINT_EVERY": "500",
 		"GROUP_SIZE": strconv.Itoa(max(perGroup, 2)), "CLUSTERS": "32", "NEIGHBORS_K2": "100", "NOUN_MIN_COUNT": "5",
 		"EPOCHS": strconv.Itoa(d.epochs), "BATCH_SIZE": strconv.Itoa(demoBatch), "STEP_BATCHES": "1",
-		"QUEUE_SIZE": strconv.Itoa(2 * d.plan.space * demoBatch), "SEARCH_SPACE": strconv.Itoa(d.plan.space * demoBatch), "GROUPER_WORKERS": "2",
+		"QUEUE_SIZE": strconv.Itoa(2 * d.plan.space * demoBatch), "SEARCH_SPACE": strconv.Itoa(d.plan.space * demoBatch),
 		"GNS_CLUSTERS": strconv.Itoa(demoBatch / 4 / 3), "LR": fmt.Sprint(d.plan.rate), "LR_MIN": fmt.Sprint(d.plan.rate / 20),
 		"LR_WARMUP": fmt.Sprint(d.plan.rate / 10), "LR_WARMUP_STEPS": "20",
 		"LR_TOTAL_STEPS": strconv.FormatInt(max(batches, 21), 10), "MLM_PROBABILITY": "0.15", "AUGMENT_COLOR": "0.1", "AUGMENT_OPS": "0",

@@ -133,7 +133,6 @@ var elsewhere = map[string]string{
 	"CHECKPOINT_DIR":       "trainer/service: only checkpoints of this log are taken and superseded; internal/log/weights: TestFiles",
 	"CHECKPOINT_UPLOAD":    "trainer/service: TestS3RefusesWhatIsNoCopy",
 	"SPOOL_DIR":            "internal/crawl/shard: TestSpoolDeletesTheOldest",
-	"GROUPER_SPOOL_DIR":    "files without names",
 	"CONSOLE_DIR":          "internal/operate/console/index: TestAForeignFileIsNoIndex",
 	"CONSOLE_MANIFESTS":    "is read",
 	"SEGMENTS_ROOT":        "files by the digest of what is in them",

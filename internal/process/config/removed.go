@@ -29,6 +29,11 @@ func replaced(value, instead string) removed {
 // removals has every setting that users may still set from an earlier build.
 var removals = map[string]removed{
 	"CLUSTER_ITERATIONS":     replaced("20", "k-means takes at most 20 iterations"),
+	"COND_KEEP":              fixed("4000000", "a lane keeps 4,000,000 scores"),
+	"COND_PART":              fixed("0", "8 candidates at once on the processor, 128 on a GPU"),
+	"GRIT_START_AS_RELEASED": replaced("false", "a walk of grit begins anywhere, as the paper says"),
+	"GROUPER_SPOOL_DIR":      replaced("", "groups that wait for their next epoch lie in the folder that TMPDIR names"),
+	"GROUPER_WORKERS":        fixed("", "the grouper takes all processors; GOMAXPROCS takes fewer"),
 	"INDEXER_THREADS":        fixed("0", "the indexer takes all processors; GOMAXPROCS takes fewer"),
 	"LIVE_GROUPS":            fixed("1", "live search finds the open group and the latest closed one"),
 	"LIVE_RECALL":            fixed("0.97", "live search aims at 97 % of the exact ten nearest"),
