@@ -44,7 +44,7 @@ var groups = []group{
 		{name: "healthcheck", short: "ask the service at HEALTH_ADDR or HTTP_ADDR whether it is well", rare: true},
 	}},
 	{"judge", "Judge what it made", []listing{
-		{name: "eval", short: "measure a checkpoint's retrieval (TR, IR), matching and worth as Con-D, or a run's negatives", tensors: true},
+		{name: "eval", short: "measure a checkpoint's retrieval, matching and worth as Con-D, or a run's negatives", tensors: true},
 		{name: "compare", short: "show runs side by side: settings, models, evaluations, losses, connections"},
 		{name: "connections", short: "write the connections of a run as WebDataset tars, for `produce`"},
 		{name: "search", short: "answer searches over the segments of all closed groups, at LIVE_ADDR", rare: true, tensors: true},
