@@ -37,7 +37,7 @@ else
 	echo pip >"$site/torch-2.11.0.dist-info/INSTALLER"
 fi
 # What the wheel needs besides stays when it goes.
-"${pip[@]}" install 'confluent-kafka>=2.5.3,<3' 'msgpack>=1.0,<2' 'numpy>=1.23'
+"${pip[@]}" install 'msgpack>=1.0,<2' 'numpy>=1.23'
 listing() { find "$venv" "$HOME" -not -name '*.pyc' -not -name __pycache__ | sort; }
 listing >"$work/before"
 
@@ -93,7 +93,7 @@ fi
 say "the demo has run: $(grep '^training steps' "$work/demo.log" | tr -s ' '), $(grep '^time  ' "$work/demo.log" | tr -s ' ')"
 
 first=$work/demo/bootstrap.safetensors
-fails "pip install 'pairstream[languages]'" env FILTER='english: lang == "en"' ENCODER_CHECKPOINT="$first" COND_CHECKPOINT="$first" TRAIN_INIT="$first" \
+fails "pip install pairstream_languages-*.whl" env FILTER='english: lang == "en"' ENCODER_CHECKPOINT="$first" COND_CHECKPOINT="$first" TRAIN_INIT="$first" \
 	BUCKET_ROOTS="file://$work" CONSOLE_ADDR=off "$venv/bin/pairstream" up --addr 127.0.0.1:0 --data "$work/up"
 "${pip[@]}" install "$languages"
 "${pip[@]}" uninstall -y pairstream pairstream-languages

@@ -33,7 +33,7 @@ func TestMissingModelsAreAnError(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = none.with(`english: lang == "en"`)
-	for _, want := range []string{"FILTER", "lang", "LANGUAGE_MODELS", "pip install 'pairstream[languages]'", "make languages", "no such file"} {
+	for _, want := range []string{"FILTER", "lang", "LANGUAGE_MODELS", "pip install pairstream_languages-*.whl", "make languages", "no such file"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
@@ -44,7 +44,7 @@ func TestModelsAreLookedForInOrder(t *testing.T) {
 	folder := t.TempDir()
 	first, second := filepath.Join(folder, "first"), filepath.Join(folder, "second")
 	_, err := defaultModels([]string{first, second})
-	for _, want := range []string{first, second, "pip install 'pairstream[languages]'", "make languages", "LANGUAGE_MODELS"} {
+	for _, want := range []string{first, second, "pip install pairstream_languages-*.whl", "make languages", "LANGUAGE_MODELS"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}

@@ -115,7 +115,7 @@ func (s *sieve) refusal(p *schemas.Pair, v filter.Verdict) *schemas.Refusal {
 const modelsFile = "languages.zip"
 
 // remedy tells where the models come from.
-const remedy = "with the command of a wheel, pip install 'pairstream[languages]' brings them; in a checkout of pairstream, `make languages` makes the file"
+const remedy = "with the command of a wheel, pip install pairstream_languages-*.whl of the release brings them; in a checkout of pairstream, `make languages` makes the file"
 
 // detector returns a function that opens the models of languages once, for all lanes and spans.
 func detector(path string) func() (func(string) string, error) {

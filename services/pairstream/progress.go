@@ -12,7 +12,7 @@ func newProgressCommand() *cobra.Command {
 		Use: "progress",
 		Long: "Prints the reports of the topic progress, oldest first. A step that was repeated after a crash appears once, with its\n" +
 			"last report. --tensorboard writes curves that TensorBoard shows: `tensorboard --logdir DIR`. --to hands the reports to\n" +
-			"MLflow or Weights & Biases, through the Python package: `pip install 'pairstream[mlflow]'` or 'pairstream[wandb]'.\n" +
+			"MLflow or Weights & Biases, through the Python package: `pip install` of the wheel's file, and of mlflow-skinny or wandb.\n" +
 			"--follow goes on with every new report until it is interrupted.",
 		Args: cobra.NoArgs,
 	}

@@ -141,7 +141,7 @@ func TestProgressTrackerFails(t *testing.T) {
 		"--follow --csv":                          "[csv follow]",
 		"--follow --tensorboard x":                "[follow tensorboard]",
 		"--to mlflow --python /nowhere/python":    "--to mlflow needs Python: fork/exec /nowhere/python: no such file or directory: install it with the package pairstream[mlflow], or name it with --python",
-		"--to wandb --python " + missing:          "No module named pairstream: install the Python package with `pip install 'pairstream[wandb]'`, or name the Python that has it with --python",
+		"--to wandb --python " + missing:          "No module named pairstream: install the Python package with `pip install 'clients/python[wandb]'` or the wheel's file, or name the Python that has it with --python",
 		"--to mlflow --follow --python " + broken: ": no such server",
 	} {
 		if _, err := command(t, append([]string{"progress"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -112,6 +112,9 @@ def test_goes_on_where_it_was(new_log: NewLog, pictures: list[Picture]) -> None:
     assert digests(DataLoader(third, batch_size=None, num_workers=2)) == want[1:]
     with pytest.raises(CheckpointError, match=r"state is of lanes \[0, 1, 2\], this rank has \[0, 2\]"):
         make(config, rank=0, world=2).load_state_dict(state)
+    for other in ({}, None, {"lanes": [1]}, {"lanes": state["lanes"]}):
+        with pytest.raises(CheckpointError, match=r"the state is .*: want one of ScoredBatches.state_dict"):
+            make(config).load_state_dict(other)
 
 
 def test_stateful_loader(new_log: NewLog, pictures: list[Picture]) -> None:

@@ -205,8 +205,13 @@ def test_a_state_of_something_else_is_refused(plan: Path, tmp_path: Path, pictur
         for of in (batches, tars):
             with pytest.raises(CheckpointError, match=says):
                 of.load_state_dict(state | change)
-    with pytest.raises(CheckpointError, match="the state has step: want epoch, batch and batches"):
-        tars.load_state_dict({"step": 3})
+    for of in (batches, tars):
+        for other in ({}, {"step": 3}, None, [], state | {"epoch": "first"}, state | {"batch": 1.5}):
+            with pytest.raises(CheckpointError, match="the state is .*: want whole numbers as epoch, batch and batches"):
+                of.load_state_dict(other)  # type: ignore[arg-type]
+        for epoch in (-1, 1.5, None):
+            with pytest.raises(SettingError, match=f"epoch is {epoch}, want a whole number from 0 on"):
+                of.set_epoch(epoch)  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="step is -1"):
         batches.seek(-1)
     where = write(tmp_path / "masked", pictures, masked=[Mask(sample=2, reason="x")])
@@ -330,6 +335,20 @@ print(sum(len(b) for b in PlannedBatches({str(plan)!r})))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "42\n", done.stderr
+
+
+@pytest.mark.parametrize("command", ["read", "publish"])
+def test_the_broker_client_is_an_extra(command: str) -> None:
+    """Without confluent-kafka what speaks to no broker runs, and the rest says what to install."""
+    code = f"""
+import sys
+sys.modules["confluent_kafka"] = None
+import pairstream, pairstream.__main__ as main, pairstream.torch.planned
+assert pairstream.__version__ and pairstream.Config
+sys.exit(main.main(["{command}", *["x", "y"][: 2 * ("{command}" == "publish")]]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.startswith("pairstream: speaking to brokers takes confluent-kafka: pip install"), done.stderr
 
 
 def test_planned_is_a_plain_value(plan: Path) -> None:

@@ -78,7 +78,7 @@ func (t *Tracker) run(ctx context.Context, namespace string, out, warn io.Writer
 func (t *Tracker) failed(python, said string, err error) error {
 	hint := ""
 	if strings.Contains(said, "No module named pairstream") {
-		hint = fmt.Sprintf(": install the Python package with `pip install 'pairstream[%s]'`, or name the Python that has it with --python", t.To)
+		hint = fmt.Sprintf(": install the Python package with `pip install 'clients/python[%s]'` or the wheel's file, or name the Python that has it with --python", t.To)
 	}
 	return fmt.Errorf("--to %s: %s: %s%s", t.To, python, cmp.Or(said, err.Error()), hint)
 }

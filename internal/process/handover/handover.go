@@ -30,7 +30,7 @@ const Program = "pairstream-tensors"
 const Reason = "PAIRSTREAM_NO_TENSORS"
 
 // remedy says how to get the program with its libraries.
-const remedy = "install it with the Debian package, the image or the wheel (pip install pairstream), or build both from source with `make build`"
+const remedy = "install it with the Debian package, the image or the wheel (pip install pairstream-*.whl), or build both from source with `make build`"
 
 // Beside returns where the program lies: in the folder of this one, behind links.
 func Beside() (string, error) {

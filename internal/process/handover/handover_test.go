@@ -60,7 +60,7 @@ func TestAMissingProgramHasARemedy(t *testing.T) {
 		environ []string
 		want    []string
 	}{
-		"no program":     {path, nil, []string{"demo computes with tensors", path + " is not there", "pip install pairstream", "make build"}},
+		"no program":     {path, nil, []string{"demo computes with tensors", path + " is not there", "pip install pairstream-*.whl", "make build"}},
 		"a launcher":     {path, []string{Reason + "=PyTorch is missing: pip install torch"}, []string{"demo computes with tensors: PyTorch is missing: pip install torch"}},
 		"no such reason": {path, []string{Reason + "="}, []string{"is not there"}},
 		"a folder":       {folder, nil, []string{"demo computes with tensors: starting " + folder, "permission denied"}},
@@ -85,7 +85,7 @@ func TestAMissingLibraryHasARemedy(t *testing.T) {
 	path := filepath.Join(dir, Program)
 	must.Do(t, os.WriteFile(path, bytes.ReplaceAll(raw, []byte("\x00libc.so.6\x00"), []byte("\x00libq.so.6\x00")), 0o755))
 	out, _, err := handOver(t, path, "", "-c", "echo started")
-	if err == nil || !strings.Contains(out, "does not find libq.so.6") || !strings.Contains(out, "pip install pairstream") {
+	if err == nil || !strings.Contains(out, "does not find libq.so.6") || !strings.Contains(out, "pip install pairstream-*.whl") {
 		t.Errorf("%v, and it says %q", err, out)
 	}
 

@@ -29,6 +29,7 @@ from .errors import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
+    __version__: str
     from .config import Config
     from .ids import image_id, lane_of, pair_id
     from .producer import PairProducer
@@ -49,6 +50,8 @@ _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version(__name__)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name], __name__), name)

@@ -9,11 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from . import shards
 from .config import Config
 from .errors import PairstreamError, ReadTimeout
-from .producer import PairProducer
-from .reader import Reader
 from .records import Batch, ScoredBatch, Seal
 
 
@@ -28,6 +25,8 @@ def _config(args: argparse.Namespace) -> Config:
 
 def publish(args: argparse.Namespace) -> None:
     """Publish one image-text pair."""
+    from .producer import PairProducer  # needs confluent-kafka, as do produce and read
+
     with PairProducer(_config(args)) as producer:
         pair = producer.send(Path(args.image).read_bytes(), args.caption, uri=args.uri, offset=args.offset)
     print(f"published {pair.hex()}")
@@ -35,6 +34,9 @@ def publish(args: argparse.Namespace) -> None:
 
 def produce(args: argparse.Namespace) -> None:
     """Publish the pairs of WebDataset tars."""
+    from . import shards
+    from .producer import PairProducer
+
     with PairProducer(_config(args)) as producer:
         totals = shards.publish(producer, args.paths, final=args.final, resume=args.resume)
     print(f"published {totals.pairs} pairs of {totals.examples} images from {totals.tars} tars")
@@ -52,6 +54,8 @@ def produce(args: argparse.Namespace) -> None:
 
 def read(args: argparse.Namespace) -> None:
     """Print a line of JSON for each mini-batch of a lane, from its start."""
+    from .reader import Reader
+
     printed = 0
     with Reader(_config(args), args.topic, args.lane, timeout=args.timeout) as reader:
         for message in reader:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
+from ._kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from .config import Config
 from .errors import BrokerError, ReadTimeout, RecordError
 from .records import Seal, unmarshal

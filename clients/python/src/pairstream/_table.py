@@ -49,7 +49,7 @@ def need_pyarrow(table: str) -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as err:
-        raise SettingError(f"{table} lies beside its tar, and nothing here reads Parquet: pip install 'pairstream[parquet]' ({err})") from err
+        raise SettingError(f"{table} lies beside its tar, and nothing here reads Parquet: pip install pyarrow ({err})") from err
 
 
 def read(path: str) -> dict[str, Row]:

@@ -377,8 +377,10 @@ class Shares:
         return (self.total(epoch) - done) // self.world
 
     def check(self, epoch: int, done: int) -> None:
-        """Raise CheckpointError for what is no place in the plan."""
-        if epoch < 0 or not 0 <= done < self.total(epoch):
+        """Raise SettingError for what is no epoch, and CheckpointError for what is no place in one."""
+        if not isinstance(epoch, (int, np.integer)) or epoch < 0:
+            raise SettingError(f"epoch is {epoch!r}, want a whole number from 0 on")
+        if not 0 <= done < self.total(epoch):
             raise CheckpointError(f"step is {done}, and epoch {epoch} has {self.total(epoch)} mini-batches of all ranks: want 0 or more and less than that")
 
     def locate(self, done: int) -> tuple[int, int]:
@@ -401,9 +403,10 @@ class Shares:
 
     def place(self, state: Mapping[str, Any]) -> tuple[int, int]:
         """Return the place of a state, whatever number of ranks has written it."""
-        if not {"epoch", "batch", "batches"} <= state.keys():
-            raise CheckpointError(f"the state has {', '.join(state)}: want epoch, batch and batches, which count the mini-batches of all ranks")
-        epoch, done, total = int(state["epoch"]), int(state["batch"]), int(state["batches"])
+        names = ("epoch", "batch", "batches")
+        if not isinstance(state, Mapping) or any(not isinstance(state.get(name), (int, np.integer)) for name in names):
+            raise CheckpointError(f"the state is {state!r:.200}: want whole numbers as epoch, batch and batches, which count the mini-batches of all ranks")
+        epoch, done, total = (int(state[name]) for name in names)
         if total != self.total(epoch):
             raise CheckpointError(f"the state is of an epoch of {total} mini-batches, epoch {epoch} of {self.plan.folder} has {self.total(epoch)}: want the same plan and drop_last")
         if epoch < 0 or not 0 <= done <= total:

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
+from ._kafka import KafkaError, KafkaException, Message, Producer
 from ._log import final_seals
 from .config import Config
 from .errors import DeliveryError, EndedError

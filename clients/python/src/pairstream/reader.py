@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka import Message as KafkaMessage
-from confluent_kafka.admin import AdminClient
-
+from ._kafka import AdminClient, Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from ._kafka import Message as KafkaMessage
 from .config import Config
 from .errors import BrokerError, GapError, MalformedError, ReadTimeout
 from .records import Record, unmarshal

@@ -6,7 +6,7 @@ in key.json. Every caption of every image is a pair. Everything else that was me
 caption without an image, ...) is a `Problem`, whose record the encoder puts among the dead letters: nothing is passed over.
 
 The table (.parquet) of the same name beside a tar, as img2dataset writes it, adds its columns. An image whose status is
-not "success" is a problem. Reading tables takes pyarrow: pip install 'pairstream[parquet]'.
+not "success" is a problem. Reading tables takes pyarrow: pip install pyarrow.
 
 Values, ids, lanes and notes are those of the Go program, byte for byte. Two things may differ. Where the disk fails while a
 tar is read, the words behind the reason in the record's "problem". And of a table that is damaged within, one program may

@@ -67,7 +67,7 @@ def _client(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as err:
-        raise SettingError(f"the Python package {name} is missing or broken ({err}): pip install 'pairstream[{name}]'") from err
+        raise SettingError(f"the Python package {name} is missing or broken ({err}): pip install {'mlflow-skinny' if name == 'mlflow' else name}") from err
 
 
 class MLflow:

@@ -72,8 +72,12 @@ class ScoredBatches(Loading, IterableDataset[Batch]):
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a state of the same lanes."""
-        found = [lane["lane"] for lane in state["lanes"]]
-        if found != self.lanes or not 0 <= state["turn"] < len(found):
+        try:
+            found = [lane["lane"] for lane in state["lanes"]]
+            inside = 0 <= state["turn"] < len(found)
+        except (KeyError, TypeError) as err:
+            raise CheckpointError(f"the state is {state!r:.200}: want one of ScoredBatches.state_dict, with lanes and turn") from err
+        if found != self.lanes or not inside:
             raise CheckpointError(f"the state is of lanes {found}, this rank has {self.lanes} (LANES, RANK, WORLD_SIZE)")
         self._state = {"index": 0} | copy.deepcopy(state)
 
