@@ -259,7 +259,7 @@ $(TOOLS)/golangci-lint:
 $(BIN)/venv-peers: lab/bench/peers/requirements.txt clients/python/pyproject.toml
 	@deploy/setup.sh python
 	@rm -rf $@ && $(PYTHON) -m venv $@
-	@$@/bin/pip install -q --disable-pip-version-check -e clients/python -r lab/bench/peers/requirements.txt
+	@$@/bin/pip install -q --disable-pip-version-check -e "clients/python[kafka]" -r lab/bench/peers/requirements.txt
 	@$@/bin/pip install -q --disable-pip-version-check --no-deps mosaicml-streaming==0.13.0
 	@touch $@
 
