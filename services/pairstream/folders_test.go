@@ -67,7 +67,7 @@ var folderUses = map[string]struct {
 	"faiss FOLDER":      {func(dir, _ string) []string { return []string{"faiss", dir} }, "SEGMENTS_ROOT"},
 	"fetch --out": {func(dir, empty string) []string {
 		return []string{"fetch", "--out", dir, filepath.Join(empty, "list.csv")}
-	}, "is there already"},
+	}, "exists already"},
 	"up --data":              {func(dir, _ string) []string { return []string{"up", "--data", dir, "--addr", "127.0.0.1:0"} }, "w.safetensors"},
 	"broker --data":          {func(dir, _ string) []string { return []string{"broker", "--data", dir, "--addr", "127.0.0.1:0"} }, ""},
 	"progress --tensorboard": {func(dir, _ string) []string { return []string{"progress", "--tensorboard", dir} }, ""},

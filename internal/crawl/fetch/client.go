@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,10 +42,10 @@ type failure struct {
 
 func (f *failure) Error() string { return f.reason + ": " + f.detail }
 
-// maxDetail bounds what is kept of a stranger's words in a failure.
+// maxDetail bounds the text of a server in a failure.
 const maxDetail = 200
 
-// disallowing lists the directives of X-Robots-Tag that img2dataset honours as well.
+// disallowing lists the directives of X-Robots-Tag that img2dataset obeys too.
 var disallowing = map[string]bool{"noai": true, "noimageai": true, "noindex": true, "noimageindex": true}
 
 // robotsTimeout bounds the time for a robots.txt.
@@ -61,7 +62,7 @@ type client struct {
 	o     Options
 	http  *http.Transport
 	proxy bool          // requests go through one
-	agent string        // the name that robots.txt calls us by
+	agent string        // our name in robots.txt
 	woken chan struct{} // holds a token when the schedule may have a task
 
 	writing chan struct{} // of tars
@@ -125,65 +126,54 @@ func (c *client) disallowed(values []string) bool {
 
 // classify makes a *failure of any fault.
 func classify(err error) error {
-	var known *failure
-	var network net.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.As(err, &known):
-		return &failure{known.reason, cut(known.detail)}
-	case errors.Is(err, errAddress):
-		return &failure{reasonAddress, cut(err.Error())}
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return &failure{reasonTimeout, cut(err.Error())}
 	}
-	return &failure{reasonNetwork, cut(err.Error())}
+	f := failure{reasonNetwork, err.Error()}
+	network, failed := errors.AsType[net.Error](err)
+	if known, ok := errors.AsType[*failure](err); ok {
+		f = *known
+	} else if errors.Is(err, errAddress) {
+		f.reason = reasonAddress
+	} else if errors.Is(err, context.DeadlineExceeded) || failed && network.Timeout() {
+		f.reason = reasonTimeout
+	}
+	return &failure{f.reason, cut(f.detail)}
 }
 
-// cut bounds a text. It copies it, so that nothing else of a stranger's answer is kept with it.
+// cut bounds a text. It copies the text, so that the rest of the answer can be freed.
 func cut(text string) string { return strings.Clone(text[:min(len(text), maxDetail)]) }
 
-// errAddress means that a host has an address inside somebody's network.
+// errAddress means that a host has an address inside a private network.
 var errAddress = errors.New("the address is not one of the public internet")
 
-// inside lists the networks that are no part of the public internet, besides those that netip names. Of IPv6, only
-// 2000::/3 is public, so the translations of IPv4 (64:ff9b::/96) and local addresses (fc00::/7) are outside of it.
-var inside = prefixes(
-	"0.0.0.0/8", "100.64.0.0/10", "168.63.129.16/32", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
-	"203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
-)
+// inside lists the networks outside the public internet that netip has no predicate for. Of IPv6, only 2000::/3 is
+// public, which excludes the translations of IPv4 (64:ff9b::/96) and local addresses (fc00::/7).
+var inside = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("168.63.129.16/32"),
+	netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("2001::/23"), netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("3fff::/20"),
+}
 
 var publicIPv6 = netip.MustParsePrefix("2000::/3")
 
-func prefixes(texts ...string) (out []netip.Prefix) {
-	for _, t := range texts {
-		out = append(out, netip.MustParsePrefix(t))
-	}
-	return out
-}
-
-// public reports whether an address is one of the public internet.
+// public reports whether an address belongs to the public internet.
 func public(a netip.Addr) bool {
 	if !a.IsValid() || a.Zone() != "" {
 		return false
 	}
 	a = a.Unmap()
-	if !a.IsGlobalUnicast() || a.IsPrivate() || a.Is6() && !publicIPv6.Contains(a) {
-		return false
-	}
-	for _, p := range inside {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return a.IsGlobalUnicast() && !a.IsPrivate() && (a.Is4() || publicIPv6.Contains(a)) &&
+		!slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // connectTimeout bounds the time for a connection.
 const connectTimeout = 10 * time.Second
 
-// guardedDialer makes connections to the public internet alone. It looks at the address that is connected to, so
-// neither a redirect nor an answer of DNS that changes leads elsewhere.
+// guardedDialer connects only to the public internet. It checks the address of each connection, so neither a redirect
+// nor a changed answer of DNS leads elsewhere.
 func guardedDialer(allowLoopback bool, timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: timeout, ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)

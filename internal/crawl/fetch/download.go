@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// What is read behind an answer that is not wanted, so that its connection can be used again, and for how long.
+// Bytes and time for draining an unwanted answer, so that its connection can be used again.
 const (
 	maxBehind  = 2 << 10
 	behindTime = 100 * time.Millisecond
 )
 
-// get queues a task that downloads the image of a URL. Its done gets the image, or a *failure, or a *localError. get
-// itself calls it for what cannot be queued.
+// get queues a task that downloads the image of a URL. The task's done receives the image, a *failure or a *localError.
+// get calls done itself when it cannot queue the task.
 func (c *client) get(t *task, raw string) {
 	t.left = c.o.Timeout
 	if err := t.goTo(raw, nil); err != nil {
@@ -30,7 +30,7 @@ func (c *client) get(t *task, raw string) {
 	c.queue(t)
 }
 
-// goTo sends a task to a URL, which may be relative to a base. It refuses what no task may visit.
+// goTo sends a task to a URL, which may be relative to a base. It refuses URLs that no task may visit.
 func (t *task) goTo(raw string, base *url.URL) error {
 	if len(raw) > maxURL {
 		return &failure{reasonURL, fmt.Sprintf("longer than %d bytes", maxURL)}
@@ -55,7 +55,7 @@ func (t *task) goTo(raw string, base *url.URL) error {
 	return nil
 }
 
-// queue queues a task at its host, or fails it where the host is given up.
+// queue queues a task at its host, or fails it when the host is given up.
 func (c *client) queue(t *task) {
 	c.mu.Lock()
 	queued := c.schedule.add(t, time.Now())
@@ -80,7 +80,7 @@ func asideFailure(host string) error {
 	return &failure{reasonAside, host + " has timed out, or asked for pauses, again and again"}
 }
 
-// pauseSaid is the shortest pause that a host asks for and that is told.
+// pauseSaid is the shortest requested pause that SetAside reports.
 const pauseSaid = 5 * time.Second
 
 // wake makes dispatch look at the schedule.
@@ -118,7 +118,7 @@ func (c *client) dispatch(ctx context.Context) {
 	}
 }
 
-// answer is what a request has given.
+// answer is the result of a request.
 type answer struct {
 	asked bool          // the host was asked
 	wait  time.Duration // that the host has asked for
@@ -127,8 +127,8 @@ type answer struct {
 	next  string // where a redirect leads
 }
 
-// run makes the request of a task. It queues its redirect, or hands the result on. When the context ends, nobody waits
-// for it.
+// run makes the request of a task. It queues the redirect, or passes on the result. It drops the result when the context
+// has ended, since no caller waits for it then.
 func (c *client) run(ctx context.Context, t *task) {
 	limited, cancel := context.WithTimeout(ctx, t.left)
 	defer cancel()
@@ -140,7 +140,7 @@ func (c *client) run(ctx context.Context, t *task) {
 	if ctx.Err() != nil {
 		return
 	}
-	if !errors.As(err, new(*localError)) {
+	if _, local := errors.AsType[*localError](err); !local {
 		err = classify(err)
 	}
 	o := c.ending(t, a, err, took)
@@ -172,9 +172,8 @@ func (c *client) run(ctx context.Context, t *task) {
 	}
 }
 
-// ending says what the host of a task has to do with its end.
+// ending returns how a task has ended, as far as its host is responsible.
 func (c *client) ending(t *task, a answer, err error, took time.Duration) ending {
-	var f *failure
 	switch {
 	case !a.asked:
 		return refused
@@ -187,7 +186,7 @@ func (c *client) ending(t *task, a answer, err error, took time.Duration) ending
 		return busy
 	case err == nil && a.rules == nil:
 		return gaveImage
-	case !errors.As(err, &f) || f.reason != reasonTimeout:
+	case Reason(err) != reasonTimeout:
 		return answered
 	case 2*took < min(c.o.Timeout, robotsTimeout):
 		return cutShort
@@ -195,7 +194,7 @@ func (c *client) ending(t *task, a answer, err error, took time.Duration) ending
 	return timedOut
 }
 
-// redirected returns the task that follows a redirect, if there were not too many.
+// redirected returns the task that follows a redirect, unless there were too many.
 func (t *task) redirected(location string, took time.Duration, most int) (*task, error) {
 	if t.hops == most {
 		return nil, &failure{reasonRedirects, fmt.Sprintf("more than %d", most)}
@@ -207,14 +206,14 @@ func (t *task) redirected(location string, took time.Duration, most int) (*task,
 	return next, nil
 }
 
-// again returns the task that asks once more when the pause is over.
+// again returns the task that repeats the request after the pause.
 func (t *task) again() *task {
 	return &task{
 		order: t.order, at: t.at, host: t.host, left: t.left, hops: t.hops, refusals: t.refusals + 1, robotsOf: t.robotsOf, to: t.to, done: t.done,
 	}
 }
 
-// finish hands the result of a task on.
+// finish passes on the result of a task.
 func (c *client) finish(t *task, a answer, err error) {
 	if t.robotsOf == "" {
 		t.done(a.image, err)
@@ -259,11 +258,11 @@ func (c *client) step(ctx context.Context, t *task) (a answer, err error) {
 	defer response.Body.Close()
 	if a.next = location(response); a.next != "" {
 		defer time.AfterFunc(behindTime, cancel).Stop()
-		// An error is none of the redirect's: the connection is not used again.
+		// An error does not concern the redirect: the connection is not used again.
 		_, _ = io.CopyN(io.Discard, response.Body, maxBehind)
 		return a, nil
 	}
-	if a.wait = pauseAsked(response, t.refusals, time.Now()); a.wait > 0 && t.caller == nil { // a caller hears it at once
+	if a.wait = pauseAsked(response, t.refusals, time.Now()); a.wait > 0 && t.caller == nil { // a caller gets the error at once
 		return a, &failure{fmt.Sprintf("http_%d", response.StatusCode), response.Status}
 	}
 	a.wait = 0
@@ -275,7 +274,7 @@ func (c *client) step(ctx context.Context, t *task) (a answer, err error) {
 	return a, err
 }
 
-// location returns where an answer sends us, or "".
+// location returns the target of a redirect, or "".
 func location(r *http.Response) string {
 	switch r.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -284,8 +283,8 @@ func location(r *http.Response) string {
 	return ""
 }
 
-// pauseAsked returns the pause that an answer asks for, or 0. A 429 without one asks for a pause that grows with the
-// refusals before.
+// pauseAsked returns the pause that an answer asks for, or 0. A 429 without Retry-After means a pause that grows with
+// the earlier refusals.
 func pauseAsked(r *http.Response, refusals int, now time.Time) time.Duration {
 	if r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusServiceUnavailable {
 		return 0
@@ -318,8 +317,8 @@ func (c *client) readImage(response *http.Response, to *spool) ([]chunk, error) 
 	return to.take(response.Body, c.o.MaxBytes)
 }
 
-// compressions are the codings of HTTP that change a body. Servers also say aws-chunked, binary, none or UTF-8 of a
-// body that is as it was.
+// compressions are the codings of HTTP that change a body. Servers also send aws-chunked, binary, none or UTF-8 for an
+// unchanged body.
 var compressions = map[string]bool{"gzip": true, "x-gzip": true, "deflate": true, "compress": true, "x-compress": true, "br": true, "zstd": true, "dcb": true, "dcz": true}
 
 // encoded reports whether a body is compressed.
@@ -338,7 +337,6 @@ func tooLarge(most int64) error {
 	return &failure{reasonTooLarge, fmt.Sprintf("more than %d bytes", most)}
 }
 
-// request asks for a URL.
 func (c *client) request(ctx context.Context, u *url.URL) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

@@ -1,11 +1,12 @@
 // Package fetch downloads the images of a list into WebDataset tars.
 //
 // A list has a URL and a caption in every row. Rows go into shards in their order: N.tar has the images with their
-// captions and columns, N.parquet the outcome of every row, N_stats.json the counts. The last one is written last: a
-// shard that has it is done, any other is fetched anew. So every row has one outcome, wherever the run is killed.
+// captions and columns, N.parquet the outcome of every row, N_stats.json the counts. Fetch writes N_stats.json last: a
+// shard that has it is complete, and a later run fetches any other shard again. So every row has one outcome, even when
+// the run is killed.
 //
-// The servers are strangers. Connections go to addresses of the public internet alone; sizes, times, redirects and
-// requests are bounded; robots.txt and X-Robots-Tag are honoured.
+// Fetch trusts no server. It connects only to addresses of the public internet, bounds sizes, times, redirects and
+// requests, and obeys robots.txt and X-Robots-Tag.
 package fetch
 
 import (
@@ -16,6 +17,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -31,7 +33,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Options bound what is downloaded, and how.
+// Options bound the downloads.
 type Options struct {
 	PerShard      int // rows of a shard
 	Threads       int // downloads at once
@@ -40,13 +42,13 @@ type Options struct {
 	Redirects     int
 	PerHost       int     // downloads from one host at once
 	HostRate      float64 // requests to one host a second
-	UserAgent     string  // begins with the name that robots.txt calls us by
+	UserAgent     string  // begins with our name in robots.txt
 	IgnoreRobots  bool
-	AllowLoopback bool   // 127.0.0.1 counts as public: for servers of one's own on this machine
-	Proxy         string // URL of a proxy, or ""; of scheme http, https or socks5. It sees every request, and no address inside of a network
+	AllowLoopback bool   // treat 127.0.0.1 as public, for servers on this machine
+	Proxy         string // URL of scheme http, https or socks5, or "". Requests to addresses inside a network never reach it
 
-	// SetAside is called when a host is left alone for a while: it has timed out too often, or asks for a pause. It may be
-	// nil.
+	// SetAside, if not nil, is called when a host gets no requests for a while: it has timed out too often, or asks for a
+	// pause.
 	SetAside func(host string, pause time.Duration)
 }
 
@@ -67,20 +69,20 @@ func (o Options) Validate() error {
 	return errors.Join(err, wrong)
 }
 
-// Store takes the files of shards. A file appears when it is complete.
+// Store stores the files of shards. A file appears when it is complete.
 type Store interface {
 	Has(ctx context.Context, name string) (bool, error)
 	Put(ctx context.Context, name string, from *os.File) error
 }
 
-// Stats counts the outcomes of rows. It is what N_stats.json holds.
+// Stats counts the outcomes of rows. N_stats.json contains it.
 type Stats struct {
 	Rows    int            `json:"count"`
 	Success int            `json:"successes"`
 	Reasons map[string]int `json:"status_dict"` // of the others
 }
 
-// outcome is a row of N.parquet, with the names that img2dataset gives.
+// outcome is a row of N.parquet, with the column names of img2dataset.
 type outcome struct {
 	Key     string  `parquet:"key"`
 	URL     string  `parquet:"url"`
@@ -90,15 +92,14 @@ type outcome struct {
 	SHA256  *string `parquet:"sha256"`
 }
 
-// fetched is what became of a row.
+// fetched is the result for a row.
 type fetched struct {
 	row   table.Row
 	image []chunk // in the spool
 	err   error   // instead: a *failure
 }
 
-// Bounds of what is worked on at once. While the last rows of a shard wait for slow hosts, those of the next ones are
-// fetched.
+// Bounds of concurrent work. While the last rows of a shard wait for slow hosts, fetch continues with the next shards.
 const (
 	shardsAtOnce = 8
 	// shardsWritten bounds the tars that are written at once, with an image in memory each.
@@ -107,7 +108,7 @@ const (
 	maxShardBytes = 64 << 20
 	// maxRowsBytes bounds the rows that wait.
 	maxRowsBytes = 128 << 20
-	// maxRowBytes bounds a row. Of a larger one nothing is kept.
+	// maxRowBytes bounds a row. Fetch drops the columns of a larger one.
 	maxRowBytes = 1 << 20
 )
 
@@ -199,7 +200,7 @@ func readShards(ctx context.Context, list *table.List, perShard int, each func(n
 	return err
 }
 
-// rowBytes returns about what a row takes in memory.
+// rowBytes estimates the memory of a row.
 func rowBytes(r table.Row) int64 {
 	size := int64(48)
 	for name, value := range r {
@@ -238,21 +239,22 @@ func (c *client) shard(ctx context.Context, number int, rows []table.Row, of tab
 	if err != nil {
 		return nil, err
 	}
-	// The mark comes first: without it, a table or a tar by these names is not ours. The table comes before the tar, as a
-	// watcher publishes a tar when it sees it.
-	if err := putBytes(ctx, store, mark, nil); err != nil {
-		return nil, err
+	// The mark comes first: without it, a table or a tar by these names is not ours. The table comes before the tar, since
+	// a watcher publishes a tar as soon as it appears.
+	err = putBytes(ctx, store, mark, nil)
+	if err == nil {
+		err = putBytes(ctx, store, Name(number, ".parquet"), report.Bytes())
 	}
-	if err := putBytes(ctx, store, Name(number, ".parquet"), report.Bytes()); err != nil {
-		return nil, err
+	if err == nil {
+		err = store.Put(ctx, Name(number, ".tar"), file)
 	}
-	if err := store.Put(ctx, Name(number, ".tar"), file); err != nil {
-		return nil, err
+	if err == nil {
+		err = putBytes(ctx, store, Name(number, "_stats.json"), stats)
 	}
-	return s, putBytes(ctx, store, Name(number, "_stats.json"), stats)
+	return s, err
 }
 
-// digest names the rows of a shard by their addresses and captions.
+// digest identifies the rows of a shard by their URLs and captions.
 func digest(rows []table.Row, of table.Columns) string {
 	h := sha256.New()
 	for _, r := range rows {
@@ -295,10 +297,10 @@ func (c *client) fetch(ctx context.Context, number int, rows []table.Row, of tab
 	ended, failed := make(chan struct{}), make(chan error, 1)
 	for i, row := range rows {
 		done := func(image []chunk, err error) {
-			if errors.As(err, new(*localError)) {
+			if _, local := errors.AsType[*localError](err); local {
 				select {
 				case failed <- err:
-				default: // one has failed before
+				default: // another row has failed before
 				}
 			}
 			found[i] = fetched{row, image, err}
@@ -319,14 +321,14 @@ func (c *client) fetch(ctx context.Context, number int, rows []table.Row, of tab
 	case err := <-failed:
 		return nil, err
 	case <-ended:
-		select {
-		case err := <-failed:
-			return nil, err
-		default:
-		}
-		return found, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+	select {
+	case err := <-failed:
+		return nil, err
+	default:
+		return found, nil
 	}
 }
 
@@ -341,18 +343,15 @@ type shardWriter struct {
 
 func (w *shardWriter) add(key string, from fetched) error {
 	o := outcome{Key: key, URL: from.row.Text(w.of.URL), Caption: from.row.Text(w.of.Caption), Status: "success"}
-	var f *failure
-	if errors.As(from.err, &f) {
-		o.Status, o.Error = "failed_to_download", &f.reason
-		w.stats.Reasons[f.reason]++
+	if reason := Reason(from.err); reason != "" {
+		o.Status, o.Error = "failed_to_download", &reason
+		w.stats.Reasons[reason]++
 	} else {
 		data, err := w.images.read(from.image)
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(data)
-		text := hex.EncodeToString(sum[:])
-		o.SHA256 = &text
+		o.SHA256 = new(fmt.Sprintf("%x", sha256.Sum256(data)))
 		if err := w.write(key, o, from.row, data); err != nil {
 			return err
 		}
@@ -364,10 +363,7 @@ func (w *shardWriter) add(key string, from fetched) error {
 }
 
 func (w *shardWriter) write(key string, o outcome, row table.Row, data []byte) error {
-	columns := make(map[string]any, len(row))
-	for name, value := range row {
-		columns[name] = value
-	}
+	columns := maps.Clone(row)
 	delete(columns, w.of.URL)
 	delete(columns, w.of.Caption)
 	columns["key"], columns["url"], columns["caption"], columns["status"], columns["sha256"] = key, o.URL, o.Caption, o.Status, *o.SHA256

@@ -38,20 +38,19 @@ func NewGetter(o Options) (*Getter, error) {
 	return g, nil
 }
 
-// Get returns the image of a URL. The text of its error begins with the reason in a word; Get returns the context's
-// error where the caller has given up.
+// Get returns the image of a URL. The text of its error begins with the reason in one word. When ctx has ended, Get
+// returns the context's error.
 func (g *Getter) Get(ctx context.Context, url string) (data []byte, err error) {
 	g.GetAll(ctx, []string{url}, func(_ int, image []byte, fault error) { data, err = image, fault })
 	return data, err
 }
 
-// GetAll downloads the images of URLs and hands each to the function, with its index, as it comes. An URL that gives no
-// image has an error as [Getter.Get] returns it. GetAll makes one call at a time, and returns behind the last one. The
-// URLs of all callers wait for the turns of their hosts together: those of a caller who comes later and has few go
-// between those of one who has many.
+// GetAll downloads the images of URLs and passes each to the function, with its index, as it arrives. The error of a URL
+// without an image is that of [Getter.Get]. GetAll makes one call at a time, and returns after the last one. The URLs of
+// all callers share the queues of their hosts: a later caller with few URLs goes between those of a caller with many.
 func (g *Getter) GetAll(ctx context.Context, urls []string, each func(index int, image []byte, err error)) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // what waits for the caller's end is not kept for longer
+	defer cancel() // frees the functions that wait for the caller's end
 	b := &batch{g: g, each: each, left: len(urls), told: make([]bool, len(urls)), done: make(chan struct{})}
 	if len(urls) == 0 {
 		return
@@ -79,7 +78,7 @@ func (g *Getter) GetAll(ctx context.Context, urls []string, each func(index int,
 	}
 }
 
-// batch is what a caller wants.
+// batch holds the state of one call of GetAll.
 type batch struct {
 	g    *Getter
 	each func(index int, image []byte, err error)
@@ -90,16 +89,12 @@ type batch struct {
 	told []bool // by index
 }
 
-// end reads an image back, and hands it on.
+// end reads an image back, and passes it on.
 func (b *batch) end(ctx context.Context, index int, to *spool, image []chunk, err error) {
 	var data []byte
 	if err == nil {
-		var size int64
-		for _, s := range image {
-			size += s.size
-		}
-		if err = b.g.memory.Acquire(ctx, size); err == nil {
-			defer b.g.memory.Release(size)
+		if err = b.g.memory.Acquire(ctx, sizeOf(image)); err == nil {
+			defer b.g.memory.Release(sizeOf(image))
 			if data, err = to.read(image); err != nil {
 				err = &localError{err}
 			}
@@ -130,26 +125,25 @@ func (b *batch) tell(index int, data []byte, err error) {
 	}
 }
 
-// close ends what the getter has not begun, or has cut short, when it was closed.
+// close fails the downloads that have no result when the getter is closed.
 func (b *batch) close() {
 	for index := range b.told {
 		b.tell(index, nil, errors.New("the getter is closed"))
 	}
 }
 
-// Close ends what is downloaded, and idle connections.
+// Close ends all downloads, and closes idle connections.
 func (g *Getter) Close() {
 	g.stop()
 	<-g.ended
 	g.c.http.CloseIdleConnections()
 }
 
-// Reason returns in a word why a URL gave no image, such as "robots" or "http_404". It is "" for a fault of this
-// machine, and for a caller that has given up. The text of the error says more, which may be about the network of this
+// Reason returns in one word why a URL gave no image, such as "robots" or "http_404". It is "" for a fault of this
+// machine, and for a caller that has given up. The text of the error is longer, and may describe the network of this
 // machine.
 func Reason(err error) string {
-	var f *failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return f.reason
 	}
 	return ""

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// class says how a host has answered so far.
+// class rates the answers of a host so far.
 type class int
 
 const (
-	quick    class = iota // it gives images, and quickly
-	doubtful              // no row of it has ended, or they gave no images
+	quick    class = iota // it sends images quickly
+	doubtful              // no row of it has ended, or the rows gave no images
 	slow
 	classes
 )
 
-// host is what is known of a host, and what waits for it.
+// host holds the history of a host and the tasks that wait for it.
 type host struct {
 	name    string
 	running int
@@ -51,8 +51,8 @@ type host struct {
 	ready time.Time // in the heap of those that wait for the clock
 }
 
-// hostOf names the host of a URL, with its scheme and port: RFC 9309 has a robots.txt for each. All forms of a name
-// give one.
+// hostOf names the host of a URL, with its scheme and port, since RFC 9309 has a robots.txt for each. It maps all forms
+// of a name to one.
 func hostOf(u *url.URL) (string, error) {
 	name := u.Hostname()
 	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
@@ -82,7 +82,6 @@ func hostOf(u *url.URL) (string, error) {
 // wake ends a pause, as the host has answered.
 func (h *host) wake() { h.timeouts, h.pauses, h.until, h.busy = 0, 0, time.Time{}, false }
 
-// class returns how the host has answered so far.
 func (h *host) class() class {
 	switch {
 	case h.answered && h.trust <= 0:
@@ -93,11 +92,11 @@ func (h *host) class() class {
 	return doubtful
 }
 
-// isNew reports whether nothing is known of the host, and no request of it tries to change that.
+// isNew reports whether the host has never answered, and no request to it is running.
 func (h *host) isNew() bool { return !h.answered && h.running == 0 }
 
-// most returns how many requests the host may have at once. One that has not answered yet gets the next one when the
-// one before takes long, and one that was set aside, or has asked for a pause, when it answers.
+// most returns how many requests the host may have at once. A host that has not answered yet gets another request when
+// the previous one takes long. A host that was set aside, or asked for a pause, gets one until it answers.
 func (h *host) most(perHost int) int {
 	switch {
 	case h.pauses > 0 || h.busy:
@@ -108,7 +107,7 @@ func (h *host) most(perHost int) int {
 	return perHost
 }
 
-// order returns that of the host's next task.
+// order returns the order of the host's next task.
 func (h *host) order() int64 {
 	if len(h.first) > 0 {
 		return h.first[0].order
@@ -116,7 +115,7 @@ func (h *host) order() int64 {
 	return h.rows[0].order
 }
 
-// take takes the host's next task, and what it costs of the rate.
+// take removes the host's next task, and charges its cost to the rate.
 func (h *host) take(burst int, rate float64, now time.Time) *task {
 	h.fill(burst, rate, now)
 	if len(h.first) > 0 {
@@ -131,7 +130,7 @@ func (h *host) take(burst int, rate float64, now time.Time) *task {
 	return heap.Pop(&h.rows).(*task)
 }
 
-// costs reports whether the rate of a host counts a task. A host's own robots.txt is read once, and is not counted.
+// costs reports whether a task counts against the rate of a host. The host's own robots.txt does not: it is read once.
 func (t *task) costs(name string) bool { return t.robotsOf != name }
 
 func (h *host) fill(burst int, rate float64, now time.Time) {
@@ -144,7 +143,7 @@ func (h *host) free(burst int, rate float64, now time.Time) time.Time {
 	h.fill(burst, rate, now)
 	at := now
 	if free := len(h.first) > 0 && !h.first[0].costs(h.name); !free && h.tokens < 1 {
-		// A nanosecond more than the quotient says, so that rounding leaves no remainder.
+		// A nanosecond more than the quotient, so that rounding leaves no remainder.
 		at = now.Add(time.Duration((1-h.tokens)/rate*float64(time.Second)) + 1)
 	}
 	for _, end := range []time.Time{h.until, h.later} {
@@ -180,7 +179,7 @@ func (q *tasks) Pop() any {
 	return t
 }
 
-// hosts is a heap of hosts, which know their places.
+// hosts is a heap of hosts, which know their positions.
 type hosts struct {
 	all  []*host
 	less func(a, b *host) bool

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,7 +16,7 @@ import (
 // lookupTime bounds the look-up of a name that a proxy will look up itself.
 const lookupTime = 2 * time.Second
 
-// proxy returns the URL of the proxy, or nil. Its error does not quote the URL, which may have a password.
+// proxy returns the URL of the proxy, or nil. Its error does not quote the URL, which may contain a password.
 func (o Options) proxy() (*url.URL, error) {
 	if o.Proxy == "" {
 		return nil, nil //nolint:nilnil // there is no proxy
@@ -27,14 +28,14 @@ func (o Options) proxy() (*url.URL, error) {
 	return u, nil
 }
 
-// throughProxy makes a transport connect to a proxy alone. The user has chosen it, so it may have any address.
+// throughProxy makes a transport connect only to a proxy. The user has chosen it, so it may have any address.
 func throughProxy(t *http.Transport, proxy *url.URL, connect time.Duration) {
 	t.Proxy = http.ProxyURL(proxy)
 	t.DialContext = (&net.Dialer{Timeout: connect}).DialContext
 	t.MaxConnsPerHost, t.MaxIdleConnsPerHost = 0, t.MaxIdleConns // of the proxy; the schedule bounds those of a host
 }
 
-// reachProxy connects to the proxy once: without it all rows would fail, for good.
+// reachProxy connects to the proxy once. Without the proxy, all rows would fail permanently.
 func (c *client) reachProxy(ctx context.Context) error {
 	proxy, err := c.o.proxy()
 	if err != nil || proxy == nil {
@@ -51,21 +52,18 @@ func (c *client) reachProxy(ctx context.Context) error {
 	return conn.Close()
 }
 
-// checkProxied refuses a host inside of a network, which a proxy would connect to: the guard of connections sees the
-// proxy alone. It looks at addresses and at names that networks keep for themselves, and looks other names up. Where
-// that gives no answer, the proxy decides.
+// checkProxied refuses a host inside a network. A proxy would connect to it, and the dialer sees only the proxy's
+// address. checkProxied checks addresses and reserved names, and looks up other names. Without an answer of DNS, the
+// proxy decides.
 func (c *client) checkProxied(ctx context.Context, host string) error {
 	name := strings.ToLower(host)
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return c.checkAddress(ip)
 	}
-	if !strings.Contains(name, ".") {
+	reserved := func(zone string) bool { return strings.HasSuffix(name, zone) }
+	if !strings.Contains(name, ".") ||
+		slices.ContainsFunc([]string{".localhost", ".local", ".internal", ".lan", ".intranet", ".home.arpa"}, reserved) {
 		return fmt.Errorf("%w: %s", errAddress, name)
-	}
-	for _, zone := range []string{".localhost", ".local", ".internal", ".lan", ".intranet", ".home.arpa"} {
-		if strings.HasSuffix(name, zone) {
-			return fmt.Errorf("%w: %s", errAddress, name)
-		}
 	}
 	c.mu.Lock()
 	err, known := c.proxied.Get(name)

@@ -11,38 +11,37 @@ import (
 	"time"
 )
 
-// Bounds of what a stranger's robots.txt may cost.
+// Bounds on the cost of a robots.txt.
 const (
-	// maxRobotsBytes bounds a robots.txt; what lies behind does not count (RFC 9309 wants at least this).
+	// maxRobotsBytes bounds a robots.txt; the rest is ignored (RFC 9309 requires at least this).
 	maxRobotsBytes = 500 << 10
-	// maxRules bounds the rules that hold for us. A host with more of them gives nothing.
+	// maxRules bounds the rules that apply to us. With more rules, fetch takes nothing from the host.
 	maxRules = 8192
-	// maxWildcards bounds the asterisks of a rule. A rule with more is cut there, so that it forbids more, or allows
-	// nothing.
+	// maxWildcards bounds the asterisks of a rule. A longer rule that forbids is cut there, and forbids more; one that
+	// allows is ignored.
 	maxWildcards = 16
-	// maxDecision bounds the bytes that rules with asterisks read of a path, all together. What would take more gives
-	// nothing.
+	// maxDecision bounds the bytes of a path that all rules with asterisks read. Fetch skips a URL that would need more.
 	maxDecision = 4 << 20
-	// maxRobotsKept bounds the rules of all hosts together. Beyond it the rules that were asked for longest ago are read
-	// anew.
+	// maxRobotsKept bounds the rules of all hosts. Beyond it, fetch drops the least recently used rules, and reads them
+	// again when it needs them.
 	maxRobotsKept = 64 << 20
-	// ruleBytes is what a rule takes beside its text.
+	// ruleBytes is the overhead of a rule.
 	ruleBytes = 24
-	// rulesBytes is what the rules of a host take beside the rules.
+	// rulesBytes is the overhead of a host's rules.
 	rulesBytes = 512
-	// rulesKept ends the life of rules in a long run (RFC 9309 wants no more).
+	// rulesKept bounds the age of rules in a long run (RFC 9309 allows no more).
 	rulesKept = 24 * time.Hour
-	// faultKept times Options.Timeout is how long a host gives nothing whose robots.txt could not be had.
+	// faultKept times Options.Timeout is the time without requests to a host whose robots.txt could not be read.
 	faultKept = 16
 )
 
-// rules are the lines of a robots.txt that hold for us, in the order of the file (RFC 9309).
+// rules are the lines of a robots.txt that apply to us, in the order of the file (RFC 9309).
 type rules struct {
 	list []rule
 	size int64 // bytes
 	none error // instead: why nothing may be fetched
 
-	until time.Time // read again behind that
+	until time.Time // read again afterwards
 }
 
 // rulesOf returns the rules of a host, or nil when they have to be read.
@@ -61,7 +60,7 @@ func (c *client) askRobots(host string) *task {
 	return &task{host: host, at: &url.URL{Scheme: scheme, Host: name, Path: "/robots.txt"}, left: min(robotsTimeout, c.o.Timeout), robotsOf: host}
 }
 
-// keep keeps the rules of a host, and gives up those that were asked for longest ago when all take too much.
+// keep stores the rules of a host, and drops the least recently used ones when all take too much memory.
 func (c *client) keep(host string, r *rules) {
 	if r.until.IsZero() {
 		r.until = time.Now().Add(rulesKept)
@@ -75,7 +74,7 @@ func (c *client) keep(host string, r *rules) {
 	}
 }
 
-// readRobots reads a robots.txt. A server without one allows everything, and one that is at fault nothing.
+// readRobots reads a robots.txt. A server without one allows everything, a failing server nothing.
 func (c *client) readRobots(response *http.Response) (*rules, error) {
 	switch {
 	case response.StatusCode >= 400 && response.StatusCode < 500:
@@ -119,7 +118,7 @@ func parseRobots(text, agent string) *rules {
 	return chosen
 }
 
-// robotsParser collects the rules of the groups that may hold.
+// robotsParser collects the rules of the groups that may apply.
 type robotsParser struct {
 	agent    string
 	own, all rules
@@ -161,7 +160,7 @@ func token(value string) string {
 	return value[:end]
 }
 
-// add keeps a rule. One rule more than allowed is kept, so that the caller sees it.
+// add keeps a rule. It keeps one more than maxRules, so that the caller notices the excess.
 func (r *rules) add(pattern string, allow bool) {
 	if pattern == "" || len(r.list) > maxRules {
 		return
@@ -177,7 +176,7 @@ func (r *rules) add(pattern string, allow bool) {
 	r.size += int64(len(pattern)) + ruleBytes
 }
 
-// nthIndex returns where a byte comes for the nth time, or -1.
+// nthIndex returns the index of the nth occurrence of a byte, or -1.
 func nthIndex(s string, b byte, n int) int {
 	for i := range len(s) {
 		if s[i] == b {
@@ -223,9 +222,8 @@ func (r *rules) allows(ctx context.Context, u *url.URL) (bool, error) {
 	return allowed, nil
 }
 
-// matches reports whether a path begins as a pattern says. An asterisk stands for any bytes, a dollar sign at the end
-// for the end of the path. Each piece between asterisks is found where it comes first, so no byte is read again for an
-// asterisk.
+// matches reports whether a pattern matches the beginning of a path. An asterisk matches any bytes, a dollar sign at the
+// end the end of the path. The first match of each piece between asterisks counts, so no byte is read twice.
 func matches(pattern, path string) bool {
 	pattern, whole := strings.CutSuffix(pattern, "$")
 	piece, rest, more := strings.Cut(pattern, "*")
@@ -247,7 +245,7 @@ func matches(pattern, path string) bool {
 	return !whole || path == ""
 }
 
-// normalized writes every octet of a path in one way, so that patterns and paths can be compared (RFC 9309 2.2.2).
+// normalized gives every octet of a path one form, so that patterns and paths can be compared (RFC 9309 2.2.2).
 func normalized(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -10,11 +10,11 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// maxHosts bounds the hosts that are remembered while nothing waits for them.
+// maxHosts bounds the remembered hosts without tasks.
 const maxHosts = 1 << 14
 
-// When a host is set aside, and for how long: pauses are multiples of Options.Timeout, and each is twice the one
-// before.
+// A host is set aside after maxTimeouts in a row. Pauses are multiples of Options.Timeout, and each doubles the previous
+// one.
 const (
 	maxTimeouts = 4
 	firstPause  = 2
@@ -30,26 +30,26 @@ const (
 	imagePatience = time.Second // that a host earns with an image
 )
 
-// How hosts are trusted. A busy machine makes an answer slow now and then, so a host may have earned more than that
-// costs.
+// The trust in hosts. A busy machine makes an answer slow now and then, so a host can earn more trust than one slow
+// answer costs.
 const (
 	slowPart = 4 // an answer is slow when it takes more than this part of the timeout
 	slowCost = 8 // what a slow answer costs, in quick ones
 	maxTrust = 4 * slowCost
 )
 
-// How hosts are known to give images: one image is worth this many rows without one.
+// The worth of hosts: one image outweighs this many rows without one.
 const (
 	imageWorth = 4
 	maxWorth   = 8 * imageWorth
 )
 
-// Slow requests need no thread. So many times the threads may wait: of hosts that were slow, and of others.
+// Slow requests need no thread. Their number is bounded by these multiples of the threads: for slow hosts, and others.
 const (
 	maxSlow    = 3
 	maxStalled = 4
-	stallPart  = 16 // a request gives its thread back behind this part of the timeout
-	probePart  = 64 // and a request to a host that has not answered yet behind this one
+	stallPart  = 16 // a request returns its thread after this part of the timeout
+	probePart  = 64 // and after this part if its host has not answered yet
 )
 
 // task is a request that waits for its turn at a host. It is for the image of a row, or for the robots.txt of a host. A
@@ -58,14 +58,14 @@ type task struct {
 	order    int64 // rows go in the order of the list
 	at       *url.URL
 	host     string        // of at, as hostOf names it
-	left     time.Duration // what the requests may take yet
+	left     time.Duration // for the remaining requests
 	hops     int
 	robotsOf string                         // the host whose robots.txt is wanted; then no host's rules are asked
 	rules    *rules                         // those of the host, from the moment when the task is taken
 	to       *spool                         // takes the image of a row
 	done     func(image []chunk, err error) // of a row
 	refusals int                            // answers that have asked for a pause
-	caller   context.Context                //nolint:containedctx // nil, or when it ends, nobody wants the image
+	caller   context.Context                //nolint:containedctx // when it ends, the image is not wanted; may be nil
 
 	place   int   // in the heap of its host, while it waits
 	class   class // while it runs
@@ -76,7 +76,7 @@ type task struct {
 	wait    time.Duration // that its answer has asked for
 }
 
-// limits are what a schedule promises to hosts.
+// limits bound the requests of a schedule.
 type limits struct {
 	threads, perHost int
 	rate             float64
@@ -85,14 +85,14 @@ type limits struct {
 
 // schedule decides which request is next. It has no clock of its own, and is not safe for concurrent use.
 //
-//  1. A host has at most perHost requests at once, and at most rate a second behind the first perHost ones.
-//  2. A host that is set aside gets none. Behind the pause it gets one; when that times out, the next pause is twice as long.
-//     A host that asks for a pause (429, or 503 with Retry-After) has it, and one request behind it, while its pauses are bounded.
-//  3. A quarter of the threads goes to hosts alone that give images, and quickly. They go first while hosts in doubt have
-//     an eighth. Hosts that were slow get none: so many of their requests go beside.
-//  4. A request that takes long gives its thread back, while there are not too many of these. A host that has not answered
-//     yet gets one thread, for a shorter time.
-//  5. Of what may go, the first row of the list goes first. A host that nothing is known of goes before others in doubt.
+//  1. A host has at most perHost requests at once, and after the first perHost ones at most rate a second.
+//  2. A host that is set aside gets no requests. After the pause it gets one; when that times out, the next pause doubles.
+//     A host that asks for a pause (429, or 503 with Retry-After) gets it, and one request afterwards, within bounds.
+//  3. A quarter of the threads is reserved for quick hosts. They go first while doubtful hosts have an eighth. Slow hosts
+//     get no threads: a bounded number of their requests runs besides.
+//  4. A request that takes long returns its thread, unless too many have done so. A host that has not answered yet gets
+//     one thread, for a shorter time.
+//  5. Among the tasks that may go, the first row of the list goes first. Unknown hosts precede other doubtful ones.
 type schedule struct {
 	limits
 	rulesOf func(host string, now time.Time) *rules // returns nil when they have to be read; itself nil where robots.txt is ignored
@@ -109,7 +109,7 @@ type schedule struct {
 	latest  int64 // the highest order of a row that was taken
 }
 
-// patience is how long requests may have a thread. It has those that do, in the order in which they began.
+// patience lists the requests that hold a thread, in the order in which they began. Each may hold it for time.
 type patience struct {
 	list.List
 	time time.Duration
@@ -133,8 +133,7 @@ func newSchedule(l limits) (*schedule, error) {
 	return s, err
 }
 
-// add queues a task at the host of its URL. It returns false when the host is given up, and then the task is not
-// queued.
+// add queues a task at the host of its URL. It returns false, without queueing the task, when the host is given up.
 func (s *schedule) add(t *task, now time.Time) bool {
 	h := s.host(t.host, now)
 	if h.pauses > 1 && now.Before(h.until) {
@@ -182,8 +181,8 @@ func (s *schedule) host(name string, now time.Time) *host {
 	return h
 }
 
-// next takes the task that goes now. Without one it says when to look again, unless something happens before; never is
-// the zero time.
+// next takes the task that goes now. Without one it returns the time of the next call, unless an event comes earlier.
+// The zero time means never.
 func (s *schedule) next(now time.Time) (*task, time.Time) {
 	for s.waiting.Len() > 0 && !s.waiting.all[0].ready.After(now) {
 		s.settle(s.waiting.all[0], now)
@@ -218,7 +217,7 @@ func (s *schedule) next(now time.Time) (*task, time.Time) {
 	return t, time.Time{}
 }
 
-// stall takes their threads from tasks that take long, and returns when the next one does.
+// stall takes the threads of tasks that take long, and returns the time of the next such task.
 func (s *schedule) stall(now time.Time) (next time.Time) {
 	for _, p := range []*patience{&s.probing, &s.usual} {
 		for p.Len() > 0 && s.stalled < maxStalled*s.threads {
@@ -240,7 +239,7 @@ func (s *schedule) stall(now time.Time) (next time.Time) {
 	return next
 }
 
-// leave takes the place of a task among those that run.
+// leave removes a task from the running ones.
 func (s *schedule) leave(t *task) {
 	if t.going != nil {
 		t.among.Remove(t.going)
@@ -275,8 +274,8 @@ func (s *schedule) hasRoom(c class) bool {
 	return all < s.threads
 }
 
-// end says what became of a task that was taken, and how long it took. It returns for how long the host is set aside,
-// if it is, and the tasks that are given up with it.
+// end records how a task ended, and how long it took. It returns the pause of a host that is set aside, and the tasks
+// that are given up with it.
 func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pause time.Duration, givenUp []*task) {
 	h := s.active[t.host]
 	h.running--
@@ -319,7 +318,7 @@ func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pa
 	return pause, givenUp
 }
 
-// rulesCame lets the rows of a host go whose robots.txt was read.
+// rulesCame releases the rows of a host after its robots.txt was read.
 func (s *schedule) rulesCame(name string, now time.Time) {
 	if h := s.active[name]; h != nil {
 		h.asking = false
@@ -327,7 +326,7 @@ func (s *schedule) rulesCame(name string, now time.Time) {
 	}
 }
 
-// setAside begins a pause. Behind the first one, what waits is given up.
+// setAside begins a pause. From the second pause on, it gives up the waiting tasks.
 func (s *schedule) setAside(h *host, now time.Time) (pause time.Duration, givenUp []*task) {
 	pause = s.timeout * time.Duration(min(firstPause<<min(h.pauses, 16), maxPause))
 	h.until = now.Add(pause)
@@ -338,7 +337,7 @@ func (s *schedule) setAside(h *host, now time.Time) (pause time.Duration, givenU
 	return pause, givenUp
 }
 
-// pause lets a host have the pause that it asks for. One that asks for too much is set aside for so long.
+// pause grants a host the pause that it asks for. A host that asks for too much is set aside for that time.
 func (s *schedule) pause(h *host, asked time.Duration, now time.Time) (pause time.Duration, givenUp []*task) {
 	h.busy = true
 	if asked = max(asked, leastWait); now.Add(asked).After(h.later) {
@@ -348,12 +347,12 @@ func (s *schedule) pause(h *host, asked time.Duration, now time.Time) (pause tim
 	if asked <= maxWait && h.patience >= 0 {
 		return asked, nil
 	}
-	h.pauses, h.patience = max(h.pauses, 1), 0 // so that what waits is given up
+	h.pauses, h.patience = max(h.pauses, 1), 0 // so that waiting tasks are given up
 	pause, givenUp = s.setAside(h, now)
 	return max(pause, h.later.Sub(now)), givenUp
 }
 
-// ending is how a task has ended, for its host.
+// ending classifies the end of a task, for its host.
 type ending int
 
 const (
@@ -361,12 +360,12 @@ const (
 	gaveImage
 	ledOn // to another URL
 	timedOut
-	refused  // by robots.txt, before anything was asked
-	cutShort // by the little time that another host has left
+	refused  // by robots.txt, before any request
+	cutShort // because another host left too little time
 	busy     // it has asked for a pause
 )
 
-// settle puts a host where it belongs: among those that are ready, those that wait for the clock, or neither.
+// settle moves a host to the heap that it belongs to: the ready hosts, those that wait for the clock, or neither.
 func (s *schedule) settle(h *host, now time.Time) {
 	if h.in != nil {
 		heap.Remove(h.in, h.place)

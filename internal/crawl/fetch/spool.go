@@ -11,11 +11,11 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 )
 
-// chunkBytes is what a download has in memory. What is larger lies in several chunks of the spool.
+// chunkBytes is the memory of a download. A larger image takes several chunks of the spool.
 const chunkBytes = 128 << 10
 
-// spool keeps the images of a shard on disk until their turn comes. It has room for images that come early, so a server
-// that is slow holds up no other. The chunks of an image that is not wanted are used again.
+// spool keeps the images of a shard on disk until their turn comes, so that a slow server does not delay the others.
+// Chunks of dropped images are used again.
 type spool struct {
 	mu   sync.Mutex
 	file *os.File // nil until something is kept
@@ -23,8 +23,15 @@ type spool struct {
 	free []chunk // of chunkBytes each
 }
 
-// chunk is where a part of an image lies.
+// chunk is the position and size of a part of an image in the spool.
 type chunk struct{ at, size int64 }
+
+func sizeOf(image []chunk) (size int64) {
+	for _, p := range image {
+		size += p.size
+	}
+	return size
+}
 
 func newSpool() (*spool, error) {
 	file, err := scratch()
@@ -34,14 +41,13 @@ func newSpool() (*spool, error) {
 	return &spool{file: file}, nil
 }
 
-// buffers are those of downloads.
 var buffers = sync.Pool{New: func() any { return new([chunkBytes]byte) }}
 
-// localError is a fault of this machine, which ends the run. It is no outcome of a row.
+// localError is a fault of this machine, which ends the run; rows have no such outcome.
 type localError struct{ error }
 
-// take reads an image to its end. It returns a *failure for what is none or has more than so many bytes, and a
-// *localError when the disk fails. Several goroutines may take at once.
+// take reads an image to its end. It returns a *failure when the body is no image or too large, and a *localError when
+// the disk fails. It is safe for concurrent use.
 func (s *spool) take(body io.Reader, most int64) (image []chunk, err error) {
 	defer func() {
 		if err != nil {
@@ -126,11 +132,7 @@ func (s *spool) drop(image []chunk) {
 }
 
 func (s *spool) read(image []chunk) ([]byte, error) {
-	var size int64
-	for _, p := range image {
-		size += p.size
-	}
-	data := make([]byte, size)
+	data := make([]byte, sizeOf(image))
 	for at := data; len(image) > 0; image = image[1:] {
 		if _, err := s.file.ReadAt(at[:image[0].size], image[0].at); err != nil {
 			return nil, fmt.Errorf("reading an image back: %w", err)
@@ -150,7 +152,7 @@ func (s *spool) close() error {
 	return s.file.Close()
 }
 
-// scratch opens a temporary file that has no name, so it goes when it is closed, or when the process is killed.
+// scratch opens a temporary file without a name, which vanishes when it is closed or the process is killed.
 func scratch() (*os.File, error) {
 	if file, err := unnamed(); err == nil {
 		return file, nil
