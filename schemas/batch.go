@@ -199,7 +199,7 @@ func (s *ScoredBatch) Validate() error {
 		return invalid("high is %g, want 0..1", s.High)
 	}
 	if s.Check != nil {
-		if err := s.Check.validate(s.M, len(s.Samples)); err != nil {
+		if err := s.Check.validate(s.M, len(s.Samples), s.High); err != nil {
 			return err
 		}
 	}

@@ -4,8 +4,8 @@ import "fmt"
 
 // Check says what the guard of connections has measured in a lane: how much is true of what Con-D confirms among the
 // hardest candidates. A batch in which connections are off has no candidates, so that the trainer takes the hardest of
-// all samples. Without a precision it is the check of an earlier discriminator, which compared the AUC with
-// COND_MIN_AUC.
+// all samples. In a plan it keeps them, with a threshold of 1, so that none is a connection. Without a precision it is
+// the check of an earlier discriminator, which compared the AUC with COND_MIN_AUC.
 type Check struct {
 	Positives int32      `msgpack:"positives"`           // known positives that Con-D was asked about
 	AUC       float64    `msgpack:"auc"`                 // chance that Con-D gives a known positive a higher probability than a hard negative; without a precision, than a mismatch
@@ -72,8 +72,8 @@ func (p *Precision) String() string {
 	return fmt.Sprintf("%s; %.0f %% of these are true (%.0f to %.0f %%)", asked, 100*p.Value, 100*p.Low, 100*p.High)
 }
 
-// validate checks the figures, and that a batch with candidates has connections on.
-func (c *Check) validate(m int32, samples int) error {
+// validate checks the figures, and that no candidate is a connection where these are off.
+func (c *Check) validate(m int32, samples int, high float64) error {
 	switch {
 	case c.Positives < 0:
 		return invalid("check of %d known positives", c.Positives)
@@ -87,8 +87,8 @@ func (c *Check) validate(m int32, samples int) error {
 			return err
 		}
 	}
-	if c.Off() && m > 0 {
-		return invalid("%d candidates, and connections are off: want none", m)
+	if c.Off() && m > 0 && high < 1 {
+		return invalid("%d candidates, and connections are off: want none, or a threshold of 1, which no probability is above", m)
 	}
 	if c.Confirmed == nil {
 		return nil

@@ -19,6 +19,7 @@ type guardSettings struct {
 	least float64 // COND_MIN_PRECISION; 0: connections are always on
 	high  float64 // threshold of connections
 	auto  bool    // the threshold is chosen by what is measured
+	keeps bool    // candidates stay where connections are off
 	seed  uint64
 	model string // fingerprint of Con-D
 

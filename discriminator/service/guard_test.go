@@ -56,9 +56,15 @@ func (noTags) Tags(words []string) []string { return make([]string, len(words)) 
 // did, and how many batches it loaded images of.
 func guarded(t *testing.T, core scorer, g guardSettings, state []byte, from, to int32) ([]stagetest.Event, int) {
 	t.Helper()
+	return guardedKeeping(t, core, g, keeping{}, state, from, to)
+}
+
+func guardedKeeping(t *testing.T, core scorer, g guardSettings, keep keeping, state []byte, from, to int32) ([]stagetest.Event, int) {
+	t.Helper()
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s := must.Get(newFactory(core, pictures{loads: &loads}, g, keeping{}, gauges{}, instruments)(0, state))(t)
+	must.Do(t, keep.register(instruments))
+	s := must.Get(newFactory(core, pictures{loads: &loads}, g, keep, gauges{}, instruments)(0, state))(t)
 	var out stagetest.Output
 	for n := from; n < to; n++ {
 		b := batch(n, 2)
@@ -137,6 +143,28 @@ func TestGuardDecides(t *testing.T) {
 }
 
 const batches = decides + 3
+
+// In a plan batches keep their candidates and probabilities, whatever the guard says. The threshold says that none is a
+// connection while they are off.
+func TestAPlanKeepsItsCandidates(t *testing.T) {
+	for name, wrong := range map[string]int{"on": 0, "off": 3} {
+		for _, keep := range []keeping{{}, {scores: 1000, bytes: 1 << 20, model: "m", level: 0.5}} {
+			g := settingsOf(0.4, "m")
+			g.keeps = true
+			events, _ := guardedKeeping(t, sorter{wrong: wrong}, g, keep, nil, 0, decides+3)
+			for i, e := range events {
+				b := scoredOf(t, e)
+				if len(b.I2T) != 6 || len(b.ProbI2T) != 6 || len(b.ProbT2I) != 6 {
+					t.Fatalf("%s: batch %d has %d candidates and %d probabilities, want 6", name, i, len(b.I2T), len(b.ProbI2T))
+				}
+				if want := map[bool]float64{false: 0.8, true: 1}[i < decides || wrong > 0]; b.High != want {
+					t.Fatalf("%s: batch %d says a threshold of %g, want %g", name, i, b.High, want)
+				}
+				must.Do(t, b.Validate())
+			}
+		}
+	}
+}
 
 // A new owner that goes on from any mark writes the same records.
 func TestGuardGoesOnFromEveryMark(t *testing.T) {

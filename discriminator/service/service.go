@@ -99,7 +99,7 @@ func countFrom(log *stream.Log) func(context.Context, feedback.Place) (discrimin
 func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, error) {
 	high, err := s.threshold()
 	return guardSettings{
-		least: s.MinPrecision, high: high, auto: s.Threshold == autoThreshold, seed: s.Run.Seed, model: model,
+		least: s.MinPrecision, high: high, auto: s.Threshold == autoThreshold, keeps: s.KeepCandidates, seed: s.Run.Seed, model: model,
 		tagger: func() (hardcaption.Tagger, error) { return nouns.Load() }, words: loader.Words,
 	}, err
 }
@@ -118,7 +118,12 @@ type Settings struct {
 	High         float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
 	Low          float64 `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
 	Run          service.Run
-	Augment      dataset.Augmentation
+
+	// KeepCandidates leaves batches their candidates where connections are off, with a threshold that none is above. A
+	// plan does so: its readers choose negatives by Con-D's probabilities.
+	KeepCandidates bool `env:"-"`
+
+	Augment dataset.Augmentation
 }
 
 // Values of [Settings.Images].

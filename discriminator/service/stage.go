@@ -122,7 +122,7 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 	if err := s.guard.enter(ctx, b); err != nil {
 		return nil, err
 	}
-	if s.guard.off() {
+	if s.guard.off() && !s.guard.settings.keeps {
 		return s.unscored(ctx, b, input, nil)
 	}
 	var err error
@@ -130,6 +130,9 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 		return nil, stream.Transient(err)
 	}
 	s.instruments.Masked(b.Group, input.Masked)
+	if s.guard.off() {
+		return s.doubted(ctx, b, input, nil)
+	}
 	if !s.guard.open() {
 		return s.ask(ctx, b, input)
 	}
@@ -149,6 +152,8 @@ func (s *stage) measure(ctx context.Context, b *schemas.Batch, in discriminator.
 	switch {
 	case err != nil:
 		return nil, err
+	case (s.guard.open() || s.guard.off()) && s.guard.settings.keeps:
+		return s.doubted(ctx, b, in, scored)
 	case s.guard.open() || s.guard.off():
 		return s.unscored(ctx, b, in, confirmed)
 	case scored == nil:
@@ -201,6 +206,18 @@ func (s *stage) askKept(ctx context.Context, b *schemas.Batch, in discriminator.
 	s.asked.WithLabelValues("computed").Add(float64(after.Computed - before.Computed))
 	s.asked.WithLabelValues("ruled_out").Add(float64(after.RuledOut - before.RuledOut))
 	return scored, err
+}
+
+// doubted returns the batch with its candidates, none of which is a connection, since connections are off. scored is nil
+// unless Con-D was asked.
+func (s *stage) doubted(ctx context.Context, b *schemas.Batch, in discriminator.Input, scored *schemas.ScoredBatch) (_ *schemas.ScoredBatch, err error) {
+	if scored == nil {
+		if scored, err = s.askKept(ctx, b, in); err != nil {
+			return nil, err
+		}
+	}
+	scored.High, scored.Check = 1, s.guard.check(nil)
+	return scored, nil
 }
 
 // unscored returns the batch without its candidates. People may judge those that were confirmed.

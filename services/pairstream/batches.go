@@ -141,6 +141,7 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 	}
 	p := &planning{sources: paths, planInput: in, out: out, environ: environ, stages: newStages()}
 	p.settings, err = config.Parse[pipeline](environ)
+	p.settings.Discriminator.KeepCandidates = true
 	return p, errors.Join(err, modelsAreThere(environ, p.settings.Discriminator.Candidates))
 }
 

@@ -111,4 +111,15 @@ func TestPapersListsToAModel(t *testing.T) {
 			t.Errorf("batches prints %s, want %q in it", out, want)
 		}
 	}
+	// The guard says no: the plan has Con-D's probabilities nevertheless, and none makes a connection.
+	var plan planManifest
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(in("plan/plan.json")))(t), &plan))
+	for _, f := range plan.Files {
+		if f.Scores == 0 || f.High != 0 {
+			t.Errorf("%s has %d scores and %d connections, want some and none", f.Name, f.Scores, f.High)
+		}
+	}
+	if len(plan.Files) == 0 {
+		t.Error("the plan has no files")
+	}
 }

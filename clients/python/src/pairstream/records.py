@@ -553,13 +553,13 @@ class Check:
         """Whether no connections are mined."""
         return self.open or (self.auc if self.precision is None else self.precision.low) <= self.least
 
-    def validate(self, m: int, samples: int) -> None:
+    def validate(self, m: int, samples: int, high: float) -> None:
         _want(self.positives >= 0, f"check of {self.positives} known positives")
         _want(0 <= self.auc <= 1, f"check with an AUC of {self.auc:g}, want 0..1")
         _want(0 < self.least < 1, f"check against {self.least:g}, want more than 0 and less than 1")
         if self.precision is not None:
             self.precision.validate()
-        _want(m == 0 or not self.off, f"{m} candidates, and connections are off: want none")
+        _want(m == 0 or high >= 1 or not self.off, f"{m} candidates, and connections are off: want none, or a threshold of 1, which no probability is above")
         if self.confirmed is not None:
             self.confirmed.validate(m, samples)
 
@@ -584,7 +584,7 @@ class ScoredBatch(Batch):
         Batch.validate(self)
         _want(0 <= self.high <= 1, f"high is {self.high:g}, want 0..1")
         if self.check is not None:
-            self.check.validate(self.m, len(self.samples))
+            self.check.validate(self.m, len(self.samples), self.high)
         _text("drawn", self.drawn, MAX_NAME_BYTES)
         for name, probs, candidates in (("prob_i2t", self.prob_i2t, self.i2t), ("prob_t2i", self.prob_t2i, self.t2i)):
             _want(len(probs) == len(candidates), f"{name} has {len(probs)} values for {len(candidates)} candidates")
