@@ -48,7 +48,7 @@ func TestConvertCheckpoint(t *testing.T) {
 	for name, prefix := range map[string]string{"pre-training": "text_encoder.bert.", "retrieval": "text_encoder."} {
 		t.Run(name, func(t *testing.T) {
 			mustRun(t, run, "-c", makeCheckpoint, at("weights"), at("their.pth"), prefix)
-			mustRun(t, run, "-m", "pairstream", "convert", at("their.pth"), at("ours"), "--vocab", at("vocab.txt"))
+			mustRun(t, run, "-m", "pairstream", "convert", at("their.pth"), at("ours"), "--vocab", at("vocab.txt"), "--heads", "2")
 			m := must.Get(model.Load(t.Context(), w, at("ours"), model.LoadOptions{}))(t)
 			defer m.Free()
 			m.Config.TextTokens = original.Config.TextTokens // a choice of the user's, which shapes do not tell either
@@ -59,15 +59,16 @@ func TestConvertCheckpoint(t *testing.T) {
 			}
 		})
 	}
-	mustRun(t, run, "-m", "pairstream", "convert", at("their.pth"), at("large"), "--vocab", at("vocab.txt"), "--image-size", "96")
+	mustRun(t, run, "-m", "pairstream", "convert", at("their.pth"), at("large"), "--vocab", at("vocab.txt"), "--image-size", "96", "--heads", "2")
 	m := must.Get(model.Load(t.Context(), w, at("large"), model.LoadOptions{}))(t)
 	defer m.Free()
 	if m.Config.ImageSize != 96 {
 		t.Errorf("images of %d pixels, want 96", m.Config.ImageSize)
 	}
 	for want, args := range map[string][]string{
-		"the vocabulary has 0 tokens, the model 7": {at("their.pth"), at("bad"), "--vocab", os.DevNull},
-		"want a multiple of the patch size, 16":    {at("their.pth"), at("bad"), "--vocab", at("vocab.txt"), "--image-size", "100"},
+		"the vocabulary has 0 tokens, the model 7": {at("their.pth"), at("bad"), "--vocab", os.DevNull, "--heads", "2"},
+		"give --heads":                          {at("their.pth"), at("bad"), "--vocab", at("vocab.txt")},
+		"want a multiple of the patch size, 16": {at("their.pth"), at("bad"), "--vocab", at("vocab.txt"), "--image-size", "100", "--heads", "2"},
 	} {
 		if _, err := run("", append([]string{"-m", "pairstream", "convert"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
