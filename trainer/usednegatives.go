@@ -58,6 +58,7 @@ func (o ECMOptions) usedOf(c candidates, probs, row []float32, eligible []bool) 
 		return -1
 	case Ambiguous:
 		return second
+	case Negative, NoCandidate:
 	}
 	return hardest
 }

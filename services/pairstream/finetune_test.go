@@ -50,15 +50,21 @@ func TestSettingsOfFineTuning(t *testing.T) {
 				o.Momentum.Queue == 65536 && o.Schedule.Kind == "reference" && o.Schedule.Rate == 1e-5 && o.Schedule.Min == o.Schedule.Rate/10 &&
 				o.Schedule.WarmupRate == 1e-5 && o.StepBatches == 4 && o.Dropout == 0.1 && j.Augment.MinScale == 0.5
 		}},
-		"settings": {map[string]string{"ITM_WEIGHT": "0", "DROPOUT": "0", "MLM_WEIGHT": "2", "ITC_TARGETS": "smoothed", "MOMENTUM_QUEUE": "7", "LR_SCHEDULE": "cosine"}, nil,
+		"settings": {
+			map[string]string{"ITM_WEIGHT": "0", "DROPOUT": "0", "MLM_WEIGHT": "2", "ITC_TARGETS": "smoothed", "MOMENTUM_QUEUE": "7", "LR_SCHEDULE": "cosine"},
+			nil,
 			func(j fineTuneJob) bool {
 				o := j.Core
 				return o.ITMWeight == 0 && o.Dropout == 0 && o.MLMWeight == 2 && o.ITC.Targets == "smoothed" && o.Momentum.Queue == 7 && o.Schedule.Kind == "cosine"
-			}},
-		"flags before settings": {map[string]string{"LR": "1", "STEP_BATCHES": "8", "MOMENTUM_QUEUE": "7"}, []string{"--lr", "1e-3", "--step-batches", "2", "--queue", "9"},
+			},
+		},
+		"flags before settings": {
+			map[string]string{"LR": "1", "STEP_BATCHES": "8", "MOMENTUM_QUEUE": "7"},
+			[]string{"--lr", "1e-3", "--step-batches", "2", "--queue", "9"},
 			func(j fineTuneJob) bool {
 				return j.Core.Schedule.Rate == 1e-3 && j.Core.StepBatches == 2 && j.Core.Momentum.Queue == 9
-			}},
+			},
+		},
 		"no momentum model":    {map[string]string{"MOMENTUM": "false"}, nil, func(j fineTuneJob) bool { return !j.Core.Momentum.Enabled && j.Core.Momentum.Queue == 0 }},
 		"the recipe of ALBEF":  {map[string]string{"RECIPE": "albef"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "distilled" && !j.Core.ITC.Triple }},
 		"the recipe of TCL":    {map[string]string{"RECIPE": "tcl"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "distilled" && j.Core.ITC.Triple }},
@@ -92,8 +98,10 @@ func TestFineTuneOnASplit(t *testing.T) {
 	_, karpathy := imageLists(t, in("scenes"), in("."))
 	tars := in("files.tar")
 	writeTar(t, in("train2014"), tars)
-	args := []string{"finetune", tars, "--captions", karpathy, "--checkpoint", in("w.safetensors"), "--epochs", "2", "--batch", "4",
-		"--step-batches", "1", "--queue", "8", "--image-size", "64", "--out", in("f.safetensors")}
+	args := []string{
+		"finetune", tars, "--captions", karpathy, "--checkpoint", in("w.safetensors"), "--epochs", "2", "--batch", "4",
+		"--step-batches", "1", "--queue", "8", "--image-size", "64", "--out", in("f.safetensors"),
+	}
 	out := mustCommand(t, append(args, "--validate", "test")...)
 	for _, want := range []string{"on 7 images with 21 captions", "epoch 1 of 2: mean recall", "on 3 images, the best so far", "wrote"} {
 		if !strings.Contains(out, want) {

@@ -43,7 +43,7 @@ const (
 )
 
 // fields calls use with each field of a message: its bytes, or else its number.
-func fields(message []byte, use func(field protowire.Number, data []byte, number uint64) error) error {
+func fields(message []byte, use func(field int, data []byte, number uint64) error) error {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -67,7 +67,7 @@ func fields(message []byte, use func(field protowire.Number, data []byte, number
 		if n < 0 {
 			return fmt.Errorf("it is no protocol buffer: %w", protowire.ParseError(n))
 		}
-		if err := use(field, data, number); err != nil {
+		if err := use(int(field), data, number); err != nil {
 			return err
 		}
 		message = message[n:]
@@ -82,7 +82,7 @@ func parseSentencePiece(raw []byte) (*sentencePiece, error) {
 	}
 	most := float32(-math.MaxFloat32)
 	var marked []int32
-	err := fields(raw, func(field protowire.Number, data []byte, _ uint64) error {
+	err := fields(raw, func(field int, data []byte, _ uint64) error {
 		switch field {
 		case modelPieces:
 			kind, score, err := p.add(data)
@@ -116,7 +116,7 @@ func parseSentencePiece(raw []byte) (*sentencePiece, error) {
 func (p *sentencePiece) add(message []byte) (kind uint64, score float32, err error) {
 	text := ""
 	kind = pieceNormal
-	err = fields(message, func(field protowire.Number, data []byte, number uint64) error {
+	err = fields(message, func(field int, data []byte, number uint64) error {
 		switch field {
 		case pieceText:
 			text = string(data)
@@ -157,7 +157,7 @@ func (p *sentencePiece) add(message []byte) (kind uint64, score float32, err err
 }
 
 func checkTrainer(message []byte) error {
-	return fields(message, func(field protowire.Number, _ []byte, number uint64) error {
+	return fields(message, func(field int, _ []byte, number uint64) error {
 		switch {
 		case field == trainerKind && number != 1:
 			return fmt.Errorf("its kind is %d, want 1, a unigram model as SigLIP's", number)
@@ -169,7 +169,7 @@ func checkTrainer(message []byte) error {
 }
 
 func (p *sentencePiece) normalizer(message []byte) error {
-	return fields(message, func(field protowire.Number, data []byte, number uint64) (err error) {
+	return fields(message, func(field int, data []byte, number uint64) (err error) {
 		switch field {
 		case normalizerRules:
 			p.rules, err = parseCharsmap(data)
