@@ -57,7 +57,7 @@ type Options struct {
 	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
 	StartAsReleased bool   `envDefault:"false"` // never start a walk at the last pair, as GRIT-VLP's released code
 	SameImage       bool   `env:"SAME_IMAGE_NEGATIVES" envDefault:"false" desc:"captions of one image are negatives of each other, as in the papers and their code: they may come into one mini-batch, and batches name no partners, so that ITC, ITM and Con-D take them for strangers"`
-	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training, made by the steps of the epoch before; current, made anew after it by the weights of then (GRIT-VLP Remark 2), for one more forward pass; encoder; or unshuffled, as training without the shuffles of grit (GRIT-VLP Table 4, row 5)"`
+	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training, made by the steps of the epoch before; current, made anew after it with the weights at its end (GRIT-VLP Remark 2), for one more forward pass; encoder; or unshuffled, as training without the shuffles of grit (GRIT-VLP Table 4, row 5)"`
 
 	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
 	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
@@ -138,7 +138,8 @@ func (o Options) curriculumEpochs() int { return cmp.Or(o.CurriculumEpochs, o.Ep
 func (o Options) validateGRIT(l *invalid.List) {
 	const queue, space, batchSize = invalid.Field("QueueSize"), invalid.Field("SearchSpace"), invalid.Field("BatchSize")
 	batch := max(o.BatchSize, 1)
-	l.Want(slices.Contains([]Source{SourceTraining, SourceEncoder, SourceCurrent, SourceUnshuffled}, o.Features), "%s is %q, want training, encoder, current or unshuffled", invalid.Field("Features"), o.Features)
+	known := slices.Contains([]Source{SourceTraining, SourceEncoder, SourceCurrent, SourceUnshuffled}, o.Features)
+	l.Want(known, "%s is %q, want training, encoder, current or unshuffled", invalid.Field("Features"), o.Features)
 	l.Want(o.QueueSize >= 0, "%s (L) is %d, want 0 or more", queue, o.QueueSize)
 	l.Want(o.SearchSpace == 0 || o.SearchSpace > 1, "%s (M) is %d, want 0 or more than 1", space, o.SearchSpace)
 	l.Want(o.SearchSpace%batch == 0, "%s (M) is %d, want a multiple of %s, %d", space, o.SearchSpace, batchSize, batch)

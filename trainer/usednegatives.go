@@ -15,7 +15,8 @@ func UsedNegatives(b *schemas.ScoredBatch, f *schemas.FeatureBlock, o Options) (
 	n, dim := len(b.Samples), int(f.Dim)
 	if o.ITMNegatives != HardestNegatives {
 		var l invalid.List
-		l.Want(false, "%s is %q, want %q: the log does not tell which ones were drawn", invalid.Field("ITMNegatives"), o.ITMNegatives, HardestNegatives)
+		l.Want(false, "%s is %q, want %q: the log does not tell which ones were drawn",
+			invalid.Field("ITMNegatives"), o.ITMNegatives, HardestNegatives)
 		return nil, nil, l.Err()
 	}
 	if len(f.Positions) != n || f.V.Len() != n*dim || f.T.Len() != n*dim {

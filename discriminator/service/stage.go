@@ -210,7 +210,9 @@ func (s *stage) askKept(ctx context.Context, b *schemas.Batch, in discriminator.
 
 // doubted returns the batch with its candidates, none of which is a connection, since connections are off. scored is nil
 // unless Con-D was asked.
-func (s *stage) doubted(ctx context.Context, b *schemas.Batch, in discriminator.Input, scored *schemas.ScoredBatch) (_ *schemas.ScoredBatch, err error) {
+func (s *stage) doubted(
+	ctx context.Context, b *schemas.Batch, in discriminator.Input, scored *schemas.ScoredBatch,
+) (_ *schemas.ScoredBatch, err error) {
 	if scored == nil {
 		if scored, err = s.askKept(ctx, b, in); err != nil {
 			return nil, err

@@ -166,7 +166,8 @@ func (p *planning) validateLoop(files int) error {
 	case o.Features == grouper.SourceCurrent:
 		return errors.New("GRIT_FEATURES is current, want encoder, or training with --features: no trainer runs beside a plan")
 	case files > 0 && !p.closesLoop():
-		return fmt.Errorf("--features have no effect with STRATEGY=%s and GRIT_FEATURES=%s: want grit and training or unshuffled", o.Strategy, o.Features)
+		return fmt.Errorf("--features have no effect with STRATEGY=%s and GRIT_FEATURES=%s: want grit and training or unshuffled",
+			o.Strategy, o.Features)
 	case files > 0 && files >= o.Epochs:
 		return fmt.Errorf("--features names %d files, and %d EPOCHS are planned: want one file for each epoch before the last", files, o.Epochs)
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
-func newEvalCommand(further ...*cobra.Command) *cobra.Command {
+func newEvalCommand() *cobra.Command {
 	var checkpoint, captions, split string
 	var heldOut, topK int
 	var baseRate float64
@@ -72,7 +72,7 @@ func newEvalCommand(further ...*cobra.Command) *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("cond", "vision")
 	cmd.MarkFlagsMutuallyExclusive("cond", "rerank")
 	cmd.MarkFlagsMutuallyExclusive("captions", "holdout")
-	cmd.AddCommand(further...)
+	cmd.AddCommand(newNegativesCommand())
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -50,10 +51,10 @@ var retrievalSettings = map[string]string{
 // accepted.
 var notFineTuned = []struct{ variable, nothing, why string }{
 	{"UNI_WEIGHT", "0", "its positives come from the log"},
-	{"ECM_ITC", "false", "nobody scores its mini-batches"},
-	{"ECM_ITM", "false", "nobody scores its mini-batches"},
-	{"ECM_MLM", "false", "nobody scores its mini-batches"},
-	{"ECM_ELIMINATE", "false", "nobody scores its mini-batches"},
+	{"ECM_ITC", "false", "Con-D does not score its mini-batches"},
+	{"ECM_ITM", "false", "Con-D does not score its mini-batches"},
+	{"ECM_MLM", "false", "Con-D does not score its mini-batches"},
+	{"ECM_ELIMINATE", "false", "Con-D does not score its mini-batches"},
 	{"ITC_GATHER", "false", "every mini-batch has keys of its own"},
 	{"LR_TOTAL_STEPS", "", "the steps follow from --epochs"},
 	{"LR_EPOCHS", "", "they are --epochs"},
@@ -72,10 +73,7 @@ func fineTuneEnvironment(environ map[string]string) (map[string]string, error) {
 			return nil, fmt.Errorf("%s is %q, which finetune cannot follow: %s; take it out", s.variable, value, s.why)
 		}
 	}
-	defaults := map[string]string{}
-	for variable, value := range retrievalSettings {
-		defaults[variable] = value
-	}
+	defaults := maps.Clone(retrievalSettings)
 	name := environ[recipe.Variable]
 	if strings.HasPrefix(name, "gpn-s") || name == "albef" || name == "tcl" {
 		defaults["ITC_TARGETS"] = string(trainer.Distilled)
@@ -120,18 +118,26 @@ func newFineTuneCommand() *cobra.Command {
 	f.StringVar(&j.start, "checkpoint", "data/bootstrap.safetensors", "weights or checkpoint to begin with")
 	f.StringVar(&j.vocab, "vocab", "", "WordPiece vocabulary, a token a line, for weights without one inside")
 	f.StringVar(&j.out, "out", "data/finetuned.safetensors", "file of the weights")
-	f.IntVar(&j.imageSize, "image-size", 0, "pixels on a side of the images (the papers: 384): position embeddings are resized; 0: the model's own")
+	f.IntVar(&j.imageSize, "image-size", 0,
+		"pixels on a side of the images (the papers: 384), to which position embeddings are resized; 0: the model's own")
 	f.IntVar(&j.heldOut, "holdout", 0, "images to keep back for evaluation, those that `produce --holdout` keeps back")
-	f.StringVar(&j.captions, "captions", "", "JSON that names images of the tars by file name and has their captions: dataset_coco.json, ALBEF's coco_train.json")
+	f.StringVar(&j.captions, "captions", "",
+		"JSON that names images of the tars by file name and has their captions: dataset_coco.json, ALBEF's coco_train.json")
 	f.StringVar(&j.split, "split", "train,restval", "splits of Karpathy's JSON to train on")
-	f.StringSliceVar(&j.validate, "validate", nil, "tars or lists on which every epoch is measured; --out has the best. With --captions: splits of it, such as val")
-	f.IntVar(&j.rerank, "rerank", 256, "candidates that ITM ranks again for --validate (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
+	f.StringSliceVar(&j.validate, "validate", nil,
+		"tars or lists on which every epoch is measured; --out has the best. With --captions: splits of it, such as val")
+	f.IntVar(&j.rerank, "rerank", 256,
+		"candidates that ITM ranks again for --validate (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
 	f.IntVar(&j.Epochs, "epochs", j.Epochs, "times that every caption is trained on (the papers: 5 on COCO, 10 on Flickr30k)")
 	f.IntVar(&j.Batch, "batch", j.Batch, "pairs in a step")
-	f.IntVar(&j.flags.StepBatches, "step-batches", j.flags.StepBatches, "mini-batches that share a step's pairs, a power of two (or STEP_BATCHES): each has negatives of its own, as on the papers' 4 GPUs of 64 pairs")
-	f.Float64Var(&j.flags.Schedule.Rate, "lr", j.flags.Schedule.Rate, "learning rate of the first epoch (or LR); it falls by a cosine from epoch to epoch, to LR_MIN, by default a tenth")
-	f.IntVar(&j.flags.Momentum.Queue, "queue", j.flags.Momentum.Queue, "earlier momentum features that are further negatives of ITC (or MOMENTUM_QUEUE)")
-	f.Float64Var(&j.flags.Momentum.Decay, "momentum", j.flags.Momentum.Decay, "share of the momentum weights that a step keeps (or MOMENTUM_DECAY)")
+	f.IntVar(&j.flags.StepBatches, "step-batches", j.flags.StepBatches,
+		"mini-batches that share a step's pairs, a power of two (or STEP_BATCHES): each has negatives of its own, as on the papers' 4 GPUs of 64 pairs")
+	f.Float64Var(&j.flags.Schedule.Rate, "lr", j.flags.Schedule.Rate,
+		"learning rate of the first epoch (or LR); it falls by a cosine from epoch to epoch, to LR_MIN, by default a tenth")
+	f.IntVar(&j.flags.Momentum.Queue, "queue", j.flags.Momentum.Queue,
+		"earlier momentum features that are further negatives of ITC (or MOMENTUM_QUEUE)")
+	f.Float64Var(&j.flags.Momentum.Decay, "momentum", j.flags.Momentum.Decay,
+		"share of the momentum weights that a step keeps (or MOMENTUM_DECAY)")
 	f.Float64Var(&j.Distill, "distill", 0, "share of the momentum model's similarities in ITC's targets (ALBEF: 0.4)")
 	addCheckpointFlags(cmd, &j.Checkpoints)
 	cmd.MarkFlagsMutuallyExclusive("captions", "holdout")
@@ -145,7 +151,9 @@ func (j *fineTuneJob) settings(cmd *cobra.Command) (s fineTuneSettings, err erro
 		return s, err
 	}
 	given := cmd.Flags().Changed
-	for flag, variable := range map[string]string{"step-batches": "STEP_BATCHES", "lr": "LR", "queue": "MOMENTUM_QUEUE", "momentum": "MOMENTUM_DECAY"} {
+	for flag, variable := range map[string]string{
+		"step-batches": "STEP_BATCHES", "lr": "LR", "queue": "MOMENTUM_QUEUE", "momentum": "MOMENTUM_DECAY",
+	} {
 		if given(flag) {
 			environ[variable] = cmd.Flags().Lookup(flag).Value.String()
 		}
@@ -250,7 +258,8 @@ func (j *fineTuneJob) read(ctx context.Context, paths []string, log io.Writer) (
 		}
 	}
 	if both > 0 {
-		return nil, nil, fmt.Errorf("--validate is %q: %d of its %d images are trained on, want others", strings.Join(j.validate, ","), both, held.Images())
+		return nil, nil, fmt.Errorf("--validate is %q: %d of its %d images are trained on, want others",
+			strings.Join(j.validate, ","), both, held.Images())
 	}
 	return data, held, nil
 }

@@ -109,7 +109,7 @@ func TestFineTuneOnASplit(t *testing.T) {
 		}
 	}
 	if out, err := command(t, append(args, "--validate", "restval")...); err == nil || !strings.Contains(err.Error()+out, "are trained on, want others") {
-		t.Errorf("validation on what is trained on: %v", err)
+		t.Errorf("validation on images that are trained on: %v", err)
 	}
 	if out := mustCommand(t, "eval", tars, "--captions", karpathy, "--split", "train,restval", "--checkpoint", in("f.safetensors")); !strings.Contains(out, "7 images, 21 texts") {
 		t.Errorf("eval prints %s", out)

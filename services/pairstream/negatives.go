@@ -100,7 +100,8 @@ type judging struct {
 
 func (j negativesJob) count(ctx context.Context, log *stream.Log, s judgeSettings) (report *negativesReport, err error) {
 	if j.epoch < 0 || j.batches < 0 || j.above < 0 || j.above >= 1 {
-		return nil, fmt.Errorf("--epoch is %d, --batches %d and --above %g, want 0 or more, 0 or more, and 0 to less than 1", j.epoch, j.batches, j.above)
+		return nil, fmt.Errorf("--epoch is %d, --batches %d and --above %g, want 0 or more, 0 or more, and 0 to less than 1",
+			j.epoch, j.batches, j.above)
 	}
 	worker, err := s.Device.NewWorker()
 	if err != nil {
@@ -133,7 +134,8 @@ func (j negativesJob) count(ctx context.Context, log *stream.Log, s judgeSetting
 		}
 	}
 	if look.report.Batches == 0 {
-		return nil, fmt.Errorf("no mini-batch of epoch %d was trained on: want --epoch of a run that has trained, and whose topics still hold it", j.epoch)
+		return nil, fmt.Errorf("no mini-batch of epoch %d was trained on: want --epoch of a run that has trained, and whose topics still hold it",
+			j.epoch)
 	}
 	return look.report, nil
 }
@@ -218,7 +220,8 @@ func (l judging) batch(ctx context.Context, b *schemas.ScoredBatch, f *schemas.F
 }
 
 func (r *negativesReport) print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "epoch %d, %d mini-batches\nfalse negatives of images: %d of %d (%.1f %%)\nfalse negatives of texts: %d of %d (%.1f %%)\n",
+	_, err := fmt.Fprintf(w, "epoch %d, %d mini-batches\n"+
+		"false negatives of images: %d of %d (%.1f %%)\nfalse negatives of texts: %d of %d (%.1f %%)\n",
 		r.Epoch, r.Batches, r.OfImage.False, r.OfImage.Negatives, 100*r.OfImage.Share, r.OfText.False, r.OfText.Negatives, 100*r.OfText.Share)
 	if err == nil && r.Lost > 0 {
 		_, err = fmt.Fprintf(w, "%d negatives have no image any more\n", r.Lost)

@@ -30,7 +30,7 @@ func facts() []string { return device.Facts() }
 // tensorCommands returns the commands that need libtorch or FAISS.
 func tensorCommands() []*cobra.Command {
 	return []*cobra.Command{
-		newUpCommand(), newBatchesCommand(), newDemoCommand(), newBootstrapCommand(), newFineTuneCommand(), newEvalCommand(newNegativesCommand()), newSettingsCommand(),
+		newUpCommand(), newBatchesCommand(), newDemoCommand(), newBootstrapCommand(), newFineTuneCommand(), newEvalCommand(), newSettingsCommand(),
 		newRunManifestCommand(), newReplayCommand(), newPlanCommand(), newSearchCommand(), newFAISSCommand(),
 	}
 }

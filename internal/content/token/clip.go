@@ -37,14 +37,19 @@ const unmergeable = math.MaxInt32
 
 // NewCLIP reads a gzipped merge file: a line of comment, then two symbols a line, of which the first 48,894 count.
 func NewCLIP(gzipped io.Reader) (*CLIP, error) {
-	raw, err := gzip.NewReader(gzipped)
+	merges, err := gzip.NewReader(gzipped)
 	if err != nil {
 		return nil, fmt.Errorf("reading CLIP merges: %w", err)
 	}
+	return NewCLIPOf(merges)
+}
+
+// NewCLIPOf reads the same file, unzipped.
+func NewCLIPOf(merges io.Reader) (*CLIP, error) {
 	c := &CLIP{merges: make(map[[2]int32]merge, clipMerges)}
 	ids := c.byteSymbols()
 	h := sha256.New()
-	lines := bufio.NewScanner(raw)
+	lines := bufio.NewScanner(merges)
 	lines.Scan() // the comment
 	for len(c.merges) < clipMerges && lines.Scan() {
 		rank := int32(len(c.merges))

@@ -104,7 +104,7 @@ func parseSentencePiece(raw []byte) (*sentencePiece, error) {
 		return nil, err
 	}
 	if p.unknown < 0 || most < p.least {
-		return nil, fmt.Errorf("its %d pieces have no ordinary one, or none for what is unknown", p.size)
+		return nil, fmt.Errorf("none of its %d pieces is ordinary, or none stands for unknown characters", p.size)
 	}
 	for _, id := range marked { // scores holds its length until the highest score is known
 		p.scores[id] = p.scores[id]*most - markPenalty

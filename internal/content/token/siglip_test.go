@@ -68,7 +68,7 @@ func TestSigLIPRefuses(t *testing.T) {
 		"is empty":                    append(bytes.Clone(model), part(modelPieces)...),
 		"has the score +Inf":          append(bytes.Clone(model), part(modelPieces, 1<<3|2, 1, 'x', 2<<3|5, 0, 0, 0x80, 0x7F)...),
 		"of a kind that is not known": append(bytes.Clone(model), part(modelPieces, 1<<3|2, 1, 'x', 3<<3, 6)...),
-		"no ordinary one":             {},
+		"pieces is ordinary":          {},
 	} {
 		if _, err := NewSigLIP(bytes.NewReader(file)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)

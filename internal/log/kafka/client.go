@@ -101,7 +101,7 @@ func (c *Client) reconnect(why string) {
 	c.transport.CloseIdleConnections()
 }
 
-// request returns a context that ends after RequestTimeout. The deadline is also set on the socket, so that no read
+// request returns a context that ends after [Config.PerRequest]. The deadline is also set on the socket, so that no read
 // hangs.
 func (c *Client) request(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.cfg.PerRequest())

@@ -64,7 +64,8 @@ func (c Config) retention() (all time.Duration, single map[schemas.Topic]time.Du
 		known := slices.ContainsFunc(schemas.Catalogue(), func(t schemas.TopicInfo) bool { return string(t.Topic) == name && !t.Topic.Compacted() })
 		_, seen := single[schemas.Topic(name)]
 		if err != nil || d < 0 || d > maxRetention || ofOne && (!known || seen) || !ofOne && seenAll {
-			return 0, nil, fmt.Errorf("KAFKA_RETENTION=%s: %q: want a duration, and TOPIC=DURATION for single topics, such as 0s,batches=168h; each once, a topic that is not compacted, up to %v, 0s for ever",
+			return 0, nil, fmt.Errorf("KAFKA_RETENTION=%s: %q: want a duration, and TOPIC=DURATION for single topics, such as 0s,batches=168h; "+
+				"each once, a topic that is not compacted, up to %v, 0s for ever",
 				c.Retention, part, maxRetention)
 		}
 		if ofOne {

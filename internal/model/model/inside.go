@@ -3,12 +3,10 @@ package model
 import (
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/pairstream/pairstream/internal/content/imaging"
 	"github.com/pairstream/pairstream/internal/content/token"
@@ -91,15 +89,9 @@ func (s *insideScript) open(ctx context.Context, w *torch.Worker, path string, o
 func (s *insideScript) tokenizer() (ScriptWords, error) {
 	switch s.Tokenizer {
 	case "clip":
-		var zipped bytes.Buffer
-		out := gzip.NewWriter(&zipped)
-		_, err := out.Write(s.words)
-		if err := errors.Join(err, out.Close()); err != nil {
-			return nil, err
-		}
-		return token.NewCLIP(&zipped)
+		return token.NewCLIPOf(bytes.NewReader(s.words))
 	case "wordpiece":
-		vocab, err := token.ReadVocab(strings.NewReader(string(s.words)))
+		vocab, err := token.ReadVocab(bytes.NewReader(s.words))
 		if err != nil {
 			return nil, err
 		}

@@ -74,5 +74,6 @@ func RemovedSetting(name, value string) (line string, refused, known bool) {
 	if !known || value == "" || recipe.SameValue(value, r.value) {
 		return "", false, known
 	}
-	return fmt.Sprintf("%s=%s has no effect, the setting was removed: %s; take it out", name, display.Printable(display.Redacted(value)), r.instead), r.refused, true
+	shown := display.Printable(display.Redacted(value))
+	return fmt.Sprintf("%s=%s has no effect, the setting was removed: %s; take it out", name, shown, r.instead), r.refused, true
 }
