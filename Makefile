@@ -22,7 +22,7 @@ OPEN_CLIP := open_clip_torch==2.24.0 timm==0.9.16 torchvision==0.15.2 webdataset
 # Jars of an Apache Kafka server, where the tests on a real cluster look for them.
 KAFKA_JARS := $(BIN)/kafka/$(shell sha256sum deploy/kafka/pom.xml | cut -c 1-16)
 BENCH_PAGES := README.md,docs/benchmarks.md,docs/scaling.md
-FIGURES := $(CURDIR)/$(BIN)/figures.txt
+FIGURES = $(CURDIR)/$(BIN)/figures-$@.txt
 
 # Tests run through a program that lists the skipped ones at the end; in CI it fails on one that .ci/skips does not name.
 # Where files outside the repository decide, the test cache would not see that they have changed.
@@ -62,7 +62,7 @@ build: setup ## build pairstream and pairstream-tensors into bin/, with a link o
 	@mkdir -p $(BIN)
 	@# The linker's file lies in the page cache in larger pieces than a copy, and its processes would take 5 MB more.
 	$(STATIC) -o $(BIN)/pairstream ./services/pairstream
-	@cp $(BIN)/pairstream $(BIN)/pairstream.copy && mv $(BIN)/pairstream.copy $(BIN)/pairstream
+	@cp $(BIN)/pairstream $(BIN)/pairstream.$$$$ && mv $(BIN)/pairstream.$$$$ $(BIN)/pairstream
 	go build -tags $(GO_TAGS) -o $(BIN)/pairstream-tensors ./services/pairstream
 	@for stage in $(STAGES); do ln -sf pairstream $(BIN)/$$stage; done
 

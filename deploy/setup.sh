@@ -66,8 +66,9 @@ if [ -n "$missing" ]; then
 		exit 1
 	fi
 	echo "setup: installing$missing ($why)"
-	if ! { $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
-		$sudo env DEBIAN_FRONTEND=noninteractive $install -qq >/tmp/pairstream-setup.$$ 2>&1; }; then
+	# One installation at a time: apt does not wait for another one.
+	if ! $sudo flock /run/pairstream-apt.lock env DEBIAN_FRONTEND=noninteractive \
+		sh -c "apt-get update -qq && $install -qq" >/tmp/pairstream-setup.$$ 2>&1; then
 		cat /tmp/pairstream-setup.$$ >&2 2>/dev/null || true
 		rm -f /tmp/pairstream-setup.$$
 		echo "setup: could not install; run: ${sudo:+$sudo }apt-get update && ${sudo:+$sudo }$install" >&2

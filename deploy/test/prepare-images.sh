@@ -58,8 +58,8 @@ packages() { # install the missing ones of "$@"
 	done
 	[ ${#missing[@]} = 0 ] && return
 	say "installing ${missing[*]}"
-	as_root apt-get update -qq
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$logs/apt.log" 2>&1 ||
+	as_root flock /run/pairstream-apt.lock env DEBIAN_FRONTEND=noninteractive \
+		sh -c "apt-get update -qq && apt-get install -y -qq --no-install-recommends ${missing[*]}" >"$logs/apt.log" 2>&1 ||
 		die "could not install ${missing[*]}: $(tail -n 5 "$logs/apt.log")"
 }
 
