@@ -116,3 +116,16 @@ func tensorNames() []string {
 	}
 	return names
 }
+
+// onlyReads reports whether a command changes no record, so that it may run with settings that no longer hold.
+func onlyReads(cmd *cobra.Command) bool {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	switch path {
+	case "vocab", "plan", "settings", "run-manifest", "dead-letters list", "dead-letters show", "lanes list", "lanes look":
+		return true
+	}
+	for cmd.HasParent() && cmd.Parent().HasParent() {
+		cmd = cmd.Parent()
+	}
+	return cmd.GroupID == "watch" || cmd.GroupID == "judge"
+}

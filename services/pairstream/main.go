@@ -78,7 +78,12 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return config.TellRemoved(cmd.ErrOrStderr(), config.Environ())
+			err := config.TellRemoved(cmd.ErrOrStderr(), config.Environ())
+			if err != nil && onlyReads(cmd) {
+				fmt.Fprintln(cmd.ErrOrStderr(), err)
+				return nil
+			}
+			return err
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
