@@ -56,7 +56,7 @@ type Loaded struct {
 // Options of an [Encoder].
 type Options struct {
 	BatchSize int `env:"ENCODER_BATCH_SIZE" envDefault:"32" desc:"pairs embedded in one call of the device"`
-	Workers   int `env:"ENCODER_WORKERS" envDefault:"2" desc:"goroutines that load and decode images"`
+	Workers   int `envDefault:"1"` // goroutines that load and decode images
 }
 
 // Validate returns every invalid option, joined.

@@ -27,10 +27,10 @@ type Options struct {
 	K             int     `env:"NEIGHBORS_K" envDefault:"10" desc:"k: texts nearest to each image, V2T"`
 	K1            int     `env:"NEIGHBORS_K1" envDefault:"5" desc:"k1: images nearest to each image, V2V, from which its positives come (GPN-S eq. 9)"`
 	K2            int     `env:"NEIGHBORS_K2" envDefault:"500" desc:"k2: images nearest to each text, T2V, among which positives must be"`
-	KeepSameImage bool    `env:"NEIGHBORS_SAME_IMAGE" envDefault:"false" desc:"let an image's other captions count among its V2V neighbours"`
+	KeepSameImage bool    `envDefault:"false"` // let an image's other captions count among its V2V neighbours
 	Clusters      int     `env:"CLUSTERS" envDefault:"1000" desc:"K of k-means; no more than the group has pairs"`
-	Iterations    int     `envDefault:"20"` // most iterations of k-means
-	Modality      string  `env:"CLUSTER_MODALITY" envDefault:"image" desc:"vectors that are clustered: image or text"`
+	Iterations    int     `envDefault:"20"`    // most iterations of k-means
+	Modality      string  `envDefault:"image"` // vectors that are clustered: Image or Text
 	P             float64 `env:"OBJECT_SHARE" envDefault:"0.3" desc:"p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)"`
 	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
 	Window        int     `env:"-"` // embeddings back from each within which a pair counts once, whatever its group; 0: within its group only

@@ -39,7 +39,7 @@ type ITCOptions struct {
 	Form ConsistencyForm `env:"ITC_FORM" envDefault:"additive" desc:"reading of the consistency term: additive (code), mix or literal (MAFA's text)"`
 	// ReportKL reports the consistency term as the divergence that GRIT-VLP eq. 6 prints, not as the cross-entropy of the
 	// code. The gradient is the same. The value is lower by the pseudo-targets' entropy. Additive only.
-	ReportKL bool `env:"ITC_REPORT_KL" envDefault:"false" desc:"report the consistency term as the divergence of GRIT-VLP eq. 6; the gradient is the same"`
+	ReportKL bool `envDefault:"false"`
 	// Alpha is the share of the soft part in [Smoothed] (MAFA section 4.2: 0.5; 0.1 to 0.7 do, Table 18) and in
 	// [Distilled] (ALBEF: 0.4).
 	Alpha float64 `env:"ITC_ALPHA" envDefault:"0.5" desc:"share of the soft part of smoothed or distilled targets"`
@@ -138,7 +138,7 @@ type Options struct {
 	// as in the papers.
 	ClipNorm float64 `env:"CLIP_NORM" envDefault:"0" desc:"largest length of a step's gradient, over all parameters; a longer one is scaled to it; 0: no limit, as in the papers"`
 	// Tries is how often a step computes the losses of a batch while they are not finite, before it sets the batch aside.
-	Tries int `env:"LOSS_TRIES" envDefault:"3" desc:"tries of a batch whose loss is not a finite number; then it is set aside with its reason, and training goes on"`
+	Tries int `envDefault:"3"`
 	// Uni is the reading of GPN-S eq. 10. It uses the unit features and the temperature of ITC; the paper leaves both
 	// open.
 	Uni      UniReading `env:"UNI_READING" envDefault:"infonce" desc:"reading of GPN-S eq. 10: infonce, printed or with_pos"`

@@ -43,7 +43,7 @@ type Schedule struct {
 
 	Epochs       int64 `env:"LR_EPOCHS" envDefault:"30" desc:"LR_SCHEDULE=reference: length of the cosine in epochs"`
 	EpochSteps   int64 `env:"LR_EPOCH_STEPS" envDefault:"10000" desc:"LR_SCHEDULE=reference: steps of an epoch"`
-	WarmupStride int64 `env:"LR_WARMUP_STRIDE" envDefault:"100" desc:"LR_SCHEDULE=reference: iterations between two updates of the warm-up"`
+	WarmupStride int64 `envDefault:"100"` // iterations between two updates of the warm-up
 }
 
 // validate reports every setting that makes no schedule.

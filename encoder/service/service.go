@@ -7,6 +7,7 @@ import (
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/filter"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -56,7 +57,7 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 		if err != nil {
 			return nil, nil, err
 		}
-		core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, s.Core)
+		core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options{BatchSize: s.Core.BatchSize, Workers: dataset.Readers()})
 		if err != nil {
 			m.Free()
 		}

@@ -8,10 +8,10 @@ import (
 
 // Whoever sets variables reads their names, not those of fields; the stage's own settings come first.
 func TestProblemsNameVariables(t *testing.T) {
-	_, err := config.Parse[Settings](map[string]string{"ENCODER_BATCH_SIZE": "0", "ENCODER_WORKERS": "-1"})
+	_, err := config.Parse[Settings](map[string]string{"ENCODER_BATCH_SIZE": "0"})
 	want := "ENCODER_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one\n" +
 		"BUCKET_ROOTS is empty, want the places where images are, such as file:///data\n" +
-		"ENCODER_BATCH_SIZE is 0, want at least 1\nENCODER_WORKERS is -1, want at least 1"
+		"ENCODER_BATCH_SIZE is 0, want at least 1"
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

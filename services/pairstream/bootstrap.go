@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -142,7 +143,7 @@ func (j *bootstrapJob) train(ctx context.Context, out io.Writer, w *torch.Worker
 	data, j.Steps = data.Slice(j.slice), j.most
 	fmt.Fprintf(out, "bootstrapping %s on %d images with %d captions in steps of %d, checked on %d other images\n",
 		j.Preset, data.Images(), data.Pairs(), j.Batch, held.Images())
-	j.converging.Walk = gritWalk(j.Seed, j.Augment.Workers)
+	j.converging.Walk = gritWalk(j.Seed)
 	j.converging.Checked = checkReporter(out, time.Now)
 	card, err := bootstrap.Converge(ctx, w, images, data, held, j.Options, j.converging, j.out)
 	if err != nil {
@@ -174,13 +175,13 @@ func reportStep(w io.Writer, r *trainer.Result, steps int64) {
 const walkBatches = 10
 
 // gritWalk orders pairs by GRIT's walks.
-func gritWalk(seed uint64, workers int) bootstrap.Walk {
+func gritWalk(seed uint64) bootstrap.Walk {
 	return func(ctx context.Context, v, t []float32, dim int, images []int32, batch, round int) ([]int32, error) {
 		order := make([]int32, len(images))
 		for i := range order {
 			order[i] = int32(i)
 		}
-		rule := grouper.GRITRule{BatchSize: batch, SearchSpace: walkBatches * batch, Workers: max(1, workers)}
+		rule := grouper.GRITRule{BatchSize: batch, SearchSpace: walkBatches * batch, Workers: runtime.GOMAXPROCS(0)}
 		plan, err := grouper.GRIT(ctx, order, vectors{v, t, dim}, images, rule, grouper.Key{Seed: seed, Epoch: round}.Draws())
 		return plan.Order, err
 	}

@@ -126,7 +126,7 @@ func (j negativesJob) count(ctx context.Context, log *stream.Log, s judgeSetting
 	images := shard.NewImages(bucket, shard.ImagesOptions{MinSide: 2 * size})
 	look := judging{
 		matcher: matcher, core: s.Core, above: j.above, report: &negativesReport{Epoch: j.epoch},
-		loader: dataset.NewLoader(images, size, matcher.Config.TextTokens, words, s.Run.Seed, dataset.Augmentation{MinScale: 1, Workers: 2}),
+		loader: dataset.NewLoader(images, size, matcher.Config.TextTokens, words, s.Run.Seed, dataset.Augmentation{MinScale: 1}),
 	}
 	for lane := range log.Config().Lanes {
 		if err := look.lane(ctx, log, lane, j); err != nil {

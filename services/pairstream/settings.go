@@ -100,7 +100,6 @@ func recipesForPython() ([]byte, error) {
 		for _, variable := range []string{"LANES", "GROUP_SIZE", "BATCH_SIZE"} {
 			settings[variable] = recipe.Size(name, variable)
 		}
-		delete(settings, "IMAGE_WORKERS") // changes no image
 		for variable := range settings {
 			if value, ok := means[variable]; ok {
 				settings[variable] = value

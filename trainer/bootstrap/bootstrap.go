@@ -98,7 +98,7 @@ func newFitting(ctx context.Context, w *torch.Worker, o Options) (fitting, error
 	}
 	loop := trainer.BootstrapOptions{
 		Steps: o.Steps, Batch: o.Batch, Candidates: cmp.Or(o.Candidates, Candidates), Report: o.Report,
-		Seed: o.Seed, Loaders: o.Augment.Workers, Checkpoints: o.Checkpoints.Dir, CheckpointEvery: o.Checkpoints.Every,
+		Seed: o.Seed, Loaders: o.Augment.Readers(), Checkpoints: o.Checkpoints.Dir, CheckpointEvery: o.Checkpoints.Every,
 	}
 	return fitting{model: m, checkpoints: o.Checkpoints, options: o.training(), augment: o.Augment, loop: loop}, nil
 }

@@ -77,7 +77,7 @@ func Converge(ctx context.Context, w *torch.Worker, source *shard.Images, data, 
 		return nil, err
 	}
 	m := t.Model()
-	s.held, err = eval.Held(ctx, held, source, s.examples.Words, m.Config.ImageSize, m.Config.RetrievalTokens(), o.Augment.Workers)
+	s.held, err = eval.Held(ctx, held, source, s.examples.Words, m.Config.ImageSize, m.Config.RetrievalTokens())
 	if err != nil {
 		return nil, err
 	}

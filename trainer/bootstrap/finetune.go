@@ -85,7 +85,7 @@ func FineTune(ctx context.Context, m *model.Model, source *shard.Images, data *d
 	f := fitting{
 		model: m, checkpoints: o.Checkpoints, options: o.training(steps, epoch), augment: o.Augment, average: o.Average,
 		loop: trainer.BootstrapOptions{
-			Steps: steps, Batch: batch, Seed: o.Seed, Loaders: o.Augment.Workers,
+			Steps: steps, Batch: batch, Seed: o.Seed, Loaders: o.Augment.Readers(),
 			Checkpoints: o.Checkpoints.Dir, CheckpointEvery: o.Checkpoints.Every,
 		},
 	}

@@ -81,7 +81,7 @@ func features(ctx context.Context, m *model.Model, data *dataset.Training, pairs
 		block := pairs[from:min(from+encodedAtOnce, len(pairs))]
 		ids := make([][]int32, len(block))
 		var loading errgroup.Group
-		loading.SetLimit(max(1, plain.Augment.Workers))
+		loading.SetLimit(plain.Augment.Readers())
 		for i, pair := range block {
 			loading.Go(func() (err error) {
 				ids[i], err = plain.Load(pair, pixels[i*size:(i+1)*size], rng.New(0, "no augmentation"))

@@ -176,7 +176,7 @@ func readHeldOut(ctx context.Context, tools device.Tools, s Settings, m *model.M
 	}
 	side := m.Config.ImageSize
 	images := shard.NewImages(bucket, shard.ImagesOptions{MinSide: 2 * side})
-	data, err = eval.Held(ctx, corpus, images, words, side, m.Config.RetrievalTokens(), s.Augment.Workers)
+	data, err = eval.Held(ctx, corpus, images, words, side, m.Config.RetrievalTokens())
 	return corpus, data, errors.Join(err, bucket.Close())
 }
 

@@ -116,9 +116,7 @@ func (s Settings) facts(tools device.Tools) []ranks.Fact {
 	}
 	for _, part := range []any{s.Core, s.Augment} {
 		for _, a := range config.Redacted(part).Group() {
-			if a.Key != "IMAGE_WORKERS" {
-				facts = append(facts, ranks.Fact{Name: a.Key, Value: a.Value.String()})
-			}
+			facts = append(facts, ranks.Fact{Name: a.Key, Value: a.Value.String()})
 		}
 	}
 	return facts

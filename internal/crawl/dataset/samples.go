@@ -1,8 +1,10 @@
 package dataset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -28,8 +30,16 @@ type Augmentation struct {
 	Color    float64 `env:"AUGMENT_COLOR" envDefault:"0" desc:"how much brightness, contrast and saturation vary"`
 	Ops      int     `env:"AUGMENT_OPS" envDefault:"2" desc:"operations of RandAugment, each done half of the time; 0: none"`
 	Level    int     `env:"AUGMENT_LEVEL" envDefault:"7" desc:"strength of RandAugment's operations, 0 to 10"`
-	Workers  int     `env:"IMAGE_WORKERS" envDefault:"2" desc:"goroutines that load, decode and augment images of a batch"`
+	Workers  int     `envDefault:"0"` // images of a batch that are loaded, decoded and augmented at once; 0: see [Readers]; changes no image
 }
+
+// Readers returns how many images to read at once: several for each processor, since reads also wait for the bucket.
+func Readers() int { return min(4*runtime.GOMAXPROCS(0), mostReaders) }
+
+const mostReaders = 96 // images that a batch has at a time in memory
+
+// Readers returns how many images of a batch are loaded at once.
+func (a Augmentation) Readers() int { return cmp.Or(a.Workers, Readers()) }
 
 // Validate returns every invalid option, joined.
 func (a Augmentation) Validate() error {
@@ -39,7 +49,7 @@ func (a Augmentation) Validate() error {
 	invalid.Within(&l, "Color", a.Color, 0, 1)
 	invalid.Within(&l, "Ops", a.Ops, 0, 10)
 	invalid.Within(&l, "Level", a.Level, 0, 10)
-	invalid.AtLeast(&l, "Workers", a.Workers, 1)
+	invalid.AtLeast(&l, "Workers", a.Workers, 0)
 	return l.Err()
 }
 
@@ -151,7 +161,7 @@ func (l *Loader) load(ctx context.Context, b *schemas.Batch, known []schemas.Mas
 	}
 	found := make([][]schemas.Mask, len(b.Samples))
 	workers, ctx := errgroup.WithContext(ctx)
-	workers.SetLimit(l.augment.Workers)
+	workers.SetLimit(l.augment.Readers())
 	for i := range b.Samples {
 		if masked[i] {
 			continue

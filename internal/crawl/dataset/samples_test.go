@@ -196,8 +196,8 @@ func TestImagesThatAreGoneAreMasked(t *testing.T) {
 }
 
 func TestAugmentationIsChecked(t *testing.T) {
-	err := dataset.Augmentation{MinScale: 2, Flip: -1, Color: 3}.Validate()
-	for _, want := range []string{"MinScale is 2", "Flip is -1", "Color is 3", "Workers is 0"} {
+	err := dataset.Augmentation{MinScale: 2, Flip: -1, Color: 3, Workers: -1}.Validate()
+	for _, want := range []string{"MinScale is 2", "Flip is -1", "Color is 3", "Workers is -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}

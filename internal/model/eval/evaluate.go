@@ -328,12 +328,12 @@ func FromCorpus(ctx context.Context, c *dataset.Corpus, source *shard.Images, wo
 
 // Held returns the same data as [FromCorpus], for several evaluations. It loads all images at once, several at a time,
 // and keeps them in memory: 3 x size x size bytes each.
-func Held(ctx context.Context, c *dataset.Corpus, source *shard.Images, words *token.WordPiece, size, length, workers int) (Data, error) {
+func Held(ctx context.Context, c *dataset.Corpus, source *shard.Images, words *token.WordPiece, size, length int) (Data, error) {
 	d := texts(c, words, length)
 	fit := imaging.Preprocess{Size: size}
 	pictures := make([]*imaging.Image, c.Images())
 	loading, ctx := errgroup.WithContext(ctx)
-	loading.SetLimit(max(1, workers))
+	loading.SetLimit(dataset.Readers())
 	for i := range pictures {
 		loading.Go(func() error {
 			ref, id := c.Image(i)

@@ -221,7 +221,6 @@ func TestOnlyThisMachineIsServedWithoutAToken(t *testing.T) {
 		{console.Settings{Addr: ":8090", Dir: "x", IndexPairs: 1000, Token: "short"}, "at least 8"},
 		{console.Settings{Addr: "nowhere", Dir: "x", IndexPairs: 1000}, "CONSOLE_ADDR"},
 		{console.Settings{Addr: "127.0.0.1:1", IndexPairs: 1000}, "CONSOLE_DIR"},
-		{console.Settings{Addr: "127.0.0.1:1", Dir: "x", IndexPairs: 999}, "CONSOLE_INDEX_PAIRS"},
 		{console.Settings{Addr: "127.0.0.1:1", Dir: "x", IndexPairs: 1000, LiveURL: "localhost"}, "CONSOLE_LIVE_URL"},
 		{console.Settings{Addr: "127.0.0.1:1", Dir: "x", IndexPairs: 1000}, ""},
 		{console.Settings{Addr: ":8090", Dir: "x", IndexPairs: 1000, Token: "long enough"}, ""},

@@ -148,7 +148,7 @@ type Settings struct {
 	Token      display.Secret `env:"CONSOLE_TOKEN" desc:"token that the console asks for, in its form or as Authorization: Bearer; never printed; empty: none, on a loopback address only"`
 	UserHeader string         `env:"CONSOLE_USER_HEADER" desc:"header in which a proxy that authenticates names the user, such as X-Forwarded-User; nobody may reach the console but through the proxy"`
 	Dir        string         `env:"CONSOLE_DIR" envDefault:"data/console" desc:"folder of the console's index, which may be deleted at any time"`
-	IndexPairs int64          `env:"CONSOLE_INDEX_PAIRS" envDefault:"10000000" desc:"pairs that the console's index holds, less than 400 bytes each; the oldest make room"`
+	IndexPairs int64          `envDefault:"10000000"` // pairs that the index holds, of less than 400 bytes each; the oldest make room
 	Namespaces []string       `env:"CONSOLE_NAMESPACES" desc:"further namespaces, comma separated, whose curves the page Training shows beside this one's, and which Replays compares"`
 	Manifests  string         `env:"CONSOLE_MANIFESTS" desc:"folder of run manifests (*.json) that the page Replays lists; empty: none"`
 	LiveURL    string         `env:"CONSOLE_LIVE_URL" desc:"address of live search, such as http://127.0.0.1:8080; LIVE_TOKEN goes with it; empty: the page Search finds captions by their words"`
@@ -173,7 +173,6 @@ func (s Settings) Validate() error {
 	l.Refuse(s.Token != "" && len(s.Token) < 8, "CONSOLE_TOKEN has %d characters, want at least 8", len(s.Token))
 	l.Refuse(s.UserHeader != "" && http.CanonicalHeaderKey(s.UserHeader) == "", "CONSOLE_USER_HEADER is no name of a header")
 	l.Refuse(s.Dir == "", "CONSOLE_DIR is empty, want a folder that may be written")
-	l.Refuse(s.IndexPairs < 1000, "CONSOLE_INDEX_PAIRS is %d, want at least 1000", s.IndexPairs)
 	if u, err := url.Parse(s.LiveURL); s.LiveURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		l.Add(fmt.Errorf("CONSOLE_LIVE_URL is %q, want http://host:port", s.LiveURL))
 	}

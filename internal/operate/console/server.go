@@ -162,7 +162,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &bad):
 		s.fail(w, r, http.StatusBadRequest, err.Error())
 	case errors.Is(err, index.ErrNotFound):
-		s.fail(w, r, http.StatusNotFound, "It is not here. The console has not read it yet, or newer pairs took its place in the index (CONSOLE_INDEX_PAIRS).")
+		s.fail(w, r, http.StatusNotFound, "It is not here. The console has not read it yet, or newer pairs took its place in the index.")
 	case errors.Is(err, stream.ErrGap):
 		s.fail(w, r, http.StatusGone, "The log no longer has this record: retention has removed it.")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errUnanswered):

@@ -134,7 +134,7 @@ var gpns = []Value{
 	{Variable: "GNS_CLUSTERS", Value: "40", Place: "GPN-S 4.1", ofStep: true},
 	{Variable: "GNS_PER_CLUSTER", Value: "3", Place: "GPN-S 4.1"},
 	{Variable: "NEIGHBORS_K", Value: "10", Place: "GPN-S 4.1"},
-	{Variable: "NEIGHBORS_K1", Value: "5", Place: "GPN-S 4.1", Unlike: "the image itself is no neighbour of its own, and nor are its other captions (NEIGHBORS_SAME_IMAGE)"},
+	{Variable: "NEIGHBORS_K1", Value: "5", Place: "GPN-S 4.1", Unlike: "the image itself is no neighbour of its own, and nor are its other captions"},
 	{Variable: "NEIGHBORS_K2", Value: "500", Place: "GPN-S 4.1"},
 	{Variable: "OBJECT_SHARE", Value: "0.3", Place: "GPN-S 4.1, eq. 7", Unlike: "a text counts for a noun that is tagged as one there; eq. 7 as printed also counts it where the same word is another part of speech. Of images with more than 64 nouns the most frequent stay, and of fewer than k texts it is a share"},
 	{Variable: "NOUN_MIN_COUNT", Value: "10", Place: "GPN-S 3.3.1", Unlike: "the paper's; nouns come from another tagger than spaCy"},

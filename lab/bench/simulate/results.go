@@ -92,7 +92,7 @@ var tables = map[string]func(json.RawMessage) ([][]string, error){
 			fmt.Sprintf("%.1f", r.Kept),
 		}
 	}),
-	"reads": rowsOf([]string{"samples of a batch read at once (`IMAGE_WORKERS`)", "batches loaded at once", "trainer waits", "pairs/s, of 600"}, func(r Reads) []string {
+	"reads": rowsOf([]string{"samples of a batch read at once", "batches loaded at once", "trainer waits", "pairs/s, of 600"}, func(r Reads) []string {
 		return []string{fmt.Sprint(r.Workers), fmt.Sprint(r.Batches), percent(r.Waits), fmt.Sprintf("%.0f", r.Rate)}
 	}),
 	"bytes": rowsOf([]string{"topic", "bytes of a pair", "with positives", "how often"}, func(r Bytes) []string {

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNotFound says that the index does not have what was asked for, or no longer.
-var ErrNotFound = errors.New("the console does not know it: it has not been read yet, or its place was taken by newer pairs (CONSOLE_INDEX_PAIRS)")
+var ErrNotFound = errors.New("the console does not know it: it has not been read yet, or newer pairs took its place")
 
 // one scans the first row of a query. It returns false when there is none.
 func one(ctx context.Context, x *Index, into []any, query string, args ...any) (bool, error) {
