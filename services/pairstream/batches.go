@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
@@ -56,61 +55,43 @@ type planning struct {
 	empty     bool         // the run has failed, and left nothing that another could go on with
 }
 
-func newBatchesCommand() *cobra.Command {
-	var out, weights, paper, dir string
-	var columns table.PictureColumns
-	var epochs int
-	var features []string
-	cmd := &cobra.Command{
-		Use: "batches --out DIR " + tarsUse,
-		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
-			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
-			"Parquet files with images in them, as Hugging Face's data sets have, are data too: their images go into DIR/images.\n" +
-			"plan.json has the settings and digests. Training happens elsewhere, so the encoder's features group every epoch.\n" +
-			"What is taken back in the log of KAFKA_BROKERS or --data is left out.\n" +
-			"With GRIT_FEATURES=training those of a model elsewhere do (--features), and a run writes one epoch more than it has files.\n\n" +
-			"Settings come from the environment. A run that was cut short goes on when it is started again. The same data, models\n" +
-			"and settings give the same bytes.",
-		Args: wantArgs(1, anyNumber),
+// batchesOptions say what a plan is made of and where it goes.
+type batchesOptions struct {
+	sources  []string // tars, folders, Parquet files
+	columns  table.PictureColumns
+	features []string // files with the features of a model elsewhere, one of each epoch before the last
+	out      string   // folder of the plan
+	recipe   string   // empty: RECIPE
+	epochs   int      // 0: EPOCHS
+	weights  string   // of the encoder and Con-D where the environment names none
+	log      string   // folder of an embedded broker's log, whose tombstones hold without KAFKA_BROKERS
+}
+
+// runBatches writes the plan. The settings are those of environ, which it completes.
+func runBatches(ctx context.Context, o batchesOptions, environ map[string]string, out io.Writer) error {
+	if o.recipe != "" {
+		environ[recipe.Variable] = o.recipe
 	}
-	f := cmd.Flags()
-	f.StringVar(&out, "out", "", "folder of the plan")
-	f.StringVar(&paper, "recipe", "", "paper whose settings hold where the environment sets none; empty: RECIPE")
-	f.IntVar(&epochs, "epochs", 0, "times that a pair is trained on; 0: EPOCHS, or as often as the recipe says")
-	f.StringVar(&weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
-	f.StringVar(&columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
-	f.StringVar(&columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
-	f.StringVar(&dir, "data", defaultData, "folder of an embedded broker's log: what is taken back there is left out, as in the log of KAFKA_BROKERS")
-	f.StringArrayVar(&features, "features", nil, "Parquet file with the features that a model elsewhere has after an epoch; once for each epoch before the last")
-	require(cmd, "out")
-	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
-		environ := config.Environ()
-		if paper != "" {
-			environ[recipe.Variable] = paper
-		}
-		if len(features) > 0 && environ["GRIT_FEATURES"] == "" {
-			environ["GRIT_FEATURES"] = string(grouper.SourceTraining)
-		}
-		if epochs > 0 {
-			environ["EPOCHS"] = fmt.Sprint(epochs)
-		}
-		forgotten, err := readForgotten(cmd.Context(), environ, dir)
-		if err != nil {
-			return err
-		}
-		p, err := newPlanning(places(paths), out, weights, environ)
-		if err != nil {
-			return err
-		}
-		p.forgotten = forgotten
-		p.columns = columns
-		if err := errors.Join(p.folder().Check(), p.apart(), p.validateLoop(len(features)), p.readFeatures(cmd.Context(), features)); err != nil {
-			return err
-		}
-		p.w, p.terminal = cmd.OutOrStdout(), term.IsTerminal(int(os.Stdout.Fd()))
-		return p.run(cmd.Context())
+	if len(o.features) > 0 && environ["GRIT_FEATURES"] == "" {
+		environ["GRIT_FEATURES"] = string(grouper.SourceTraining)
 	}
-	return cmd
+	if o.epochs > 0 {
+		environ["EPOCHS"] = fmt.Sprint(o.epochs)
+	}
+	forgotten, err := readForgotten(ctx, environ, o.log)
+	if err != nil {
+		return err
+	}
+	p, err := newPlanning(o.sources, o.out, o.weights, environ)
+	if err != nil {
+		return err
+	}
+	p.forgotten, p.columns = forgotten, o.columns
+	if err := errors.Join(p.folder().Check(), p.apart(), p.validateLoop(len(o.features)), p.readFeatures(ctx, o.features)); err != nil {
+		return err
+	}
+	p.w, p.terminal = out, term.IsTerminal(int(os.Stdout.Fd()))
+	return p.run(ctx)
 }
 
 // planDefaults hold where the environment sets nothing. One lane is one group of all pairs, up to GROUP_SIZE.

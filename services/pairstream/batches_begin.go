@@ -22,9 +22,7 @@ import (
 	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
-	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/log/weights"
-	"github.com/pairstream/pairstream/schemas"
 )
 
 // planManifest is plan.json. It has nothing that two runs of the same data would have different.
@@ -222,7 +220,11 @@ func (p *planning) whole(files []plans.File) error {
 }
 
 func writeJSON(path string, what any) error {
-	return atomicfile.Write(path, 0o644, func(w io.Writer) error { return printJSON(w, what) })
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(what)
+	})
 }
 
 // leave removes the log, unless an epoch is to follow.
@@ -243,16 +245,4 @@ func (p *planning) abandon() error { return p.folder().Remove(workFolder, images
 func (p *planning) fresh() bool {
 	_, err := os.Stat(p.broker())
 	return errors.Is(err, fs.ErrNotExist)
-}
-
-// nothingEncoded reports whether a log has no embedding. It is false where the log does not answer.
-func nothingEncoded(ctx context.Context, log *stream.Log) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	for lane := range log.Config().Lanes {
-		if seq, err := log.LastSeq(ctx, schemas.Embeddings, lane); err != nil || seq >= 0 {
-			return false
-		}
-	}
-	return true
 }

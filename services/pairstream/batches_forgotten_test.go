@@ -3,13 +3,11 @@
 package main
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/crawl/forget"
-	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -90,31 +88,5 @@ func TestForgottenStaysForgotten(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", "127.0.0.1:1")
 	if _, err := command(t, "batches", "--out", in("other"), in("scenes")); err == nil || !strings.HasPrefix(err.Error(), "reading what is taken back, which a plan leaves out, from KAFKA_BROKERS or --data: ") {
 		t.Errorf("without its log: error %v", err)
-	}
-}
-
-// TestPlanReadsTombstonesOfAFolder has them in the log of an embedded broker that does not run.
-func TestPlanReadsTombstonesOfAFolder(t *testing.T) {
-	dir := t.TempDir()
-	b := must.Get(broker.Start(broker.Options{DataDir: filepath.Join(dir, "broker")}))(t)
-	cfg := stream.DefaultConfig()
-	cfg.Brokers, cfg.Namespace = []string{b.Addr()}, "exp"
-	log := must.Get(stream.Connect(t.Context(), cfg, stream.Options{}))(t)
-	must.Do(t, log.EnsureTopics(t.Context()))
-	must.Get(log.AddTombstones(t.Context(), map[string][]byte{"image/x": []byte("{}")}))(t)
-	log.Close()
-	must.Do(t, b.Close())
-	for folder, want := range map[string]int{dir: 1, t.TempDir(): 0} {
-		if notes, err := readForgotten(t.Context(), map[string]string{}, folder); err != nil || len(notes) != want || (forgottenDigest(notes) == "") != (want == 0) {
-			t.Errorf("%s: tombstones %v, %v, want %d", folder, notes, err, want)
-		}
-	}
-}
-
-// TestPlanShowsNoPasswords has one in the options of a place.
-func TestPlanShowsNoPasswords(t *testing.T) {
-	got := shownSources([]string{"/data", "s3://b/x?endpoint=http://alice:hunter2@h:9000"})
-	if want := []string{"/data", "s3://b/x?endpoint=http://***@h:9000"}; !slices.Equal(got, want) {
-		t.Errorf("sources %q, want %q", got, want)
 	}
 }

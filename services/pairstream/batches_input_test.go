@@ -102,18 +102,3 @@ func TestPlanOfParquet(t *testing.T) {
 		t.Errorf("a table in a bucket: %v", err)
 	}
 }
-
-// TestPlanWithoutWeights names a model that is not there. The command says what to do, and leaves nothing that another
-// try would stumble over.
-func TestPlanWithoutWeights(t *testing.T) {
-	dir := t.TempDir()
-	in := func(name string) string { return filepath.Join(dir, name) }
-	mustCommand(t, "synth", in("scenes"), "--scenes", "2")
-	_, err := command(t, "batches", in("scenes"), "--out", in("plan"), "--weights", in("none"))
-	if err == nil || !strings.Contains(err.Error(), in("none")) || !strings.Contains(err.Error(), "pairstream bootstrap") {
-		t.Errorf("without the model: %v", err)
-	}
-	if _, err := os.Stat(in("plan")); !os.IsNotExist(err) {
-		t.Errorf("the folder of the plan is there: %v", err)
-	}
-}

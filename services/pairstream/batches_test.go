@@ -14,6 +14,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -108,8 +109,15 @@ func exported(t *testing.T, dir, scenes string) map[string][]byte {
 	t.Helper()
 	must.Do(t, os.Mkdir(dir, 0o700))
 	log := openNamespace(t)
-	reading := planning{planInput: planInput{tars: []string{scenes}}}
-	keys := must.Get(reading.readKeys(t.Context()))(t)
+	named := map[plans.Place]string{}
+	must.Get(shard.Scan(t.Context(), []string{scenes}, shard.Visitor{
+		Example: func(ex shard.Example) error {
+			named[plans.Place{URI: ex.Image.URI, Offset: ex.Image.Offset}] = ex.Key
+			return nil
+		},
+		Problem: func(p shard.Problem) error { t.Errorf("%v", p); return nil },
+	}))(t)
+	keys := func(at plans.Place) string { return named[at] }
 	for lane := range log.Config().Lanes {
 		w := plans.NewWriter(dir, lane, 0.8, keys)
 		for b, err := range stream.Values[*schemas.ScoredBatch](t.Context(), log, schemas.Scored, lane) {

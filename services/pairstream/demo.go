@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/pairstream/pairstream/internal/base/cputime"
@@ -42,30 +41,10 @@ type demoOptions struct {
 	check   bool
 }
 
-func newDemoCommand() *cobra.Command {
-	var o demoOptions
-	cmd := &cobra.Command{
-		Use: "demo",
-		Long: "Publishes pairs and runs every stage until the crawl has ended. Beside it, it does the same with random mini-batches and\n" +
-			"with GRIT's, from the same first model and for as many steps. It measures what each has taught on held-out pairs.\n" +
-			"Scenes come with a first model; on your own data a slice of it trains one. Settings of the environment override\n" +
-			"the demo's.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := &demo{demoOptions: o, out: cmd.OutOrStdout(), terminal: term.IsTerminal(int(os.Stdout.Fd()))}
-			return d.run(cmd.Context())
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&o.data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
-	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; that of an earlier demo is emptied first")
-	f.Uint64Var(&o.seed, "seed", 1, "draws other scenes, and seeds every run")
-	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 400 of scenes, else a seventh of the images, 100 at most")
-	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: none for scenes, which bring one, or 800")
-	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 8, or 6 on your own data")
-	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
-	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
-	return cmd
+// runDemo draws or reads the data, trains and streams, and prints what came out.
+func runDemo(ctx context.Context, o demoOptions, out io.Writer) error {
+	d := &demo{demoOptions: o, out: out, terminal: term.IsTerminal(int(os.Stdout.Fd()))}
+	return d.run(ctx)
 }
 
 // demo holds the runs of a demo and what they share.
@@ -261,7 +240,7 @@ func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eva
 		return nil, err
 	}
 	defer m.Free()
-	shown, err := dataFor(ctx, m, d.images, d.held)
+	shown, err := eval.OfCorpus(ctx, m, d.images, d.held)
 	if err != nil {
 		return nil, err
 	}

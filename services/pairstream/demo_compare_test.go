@@ -18,6 +18,7 @@ import (
 // smallDemo is a demo of scenes before anything is streamed.
 func smallDemo(t *testing.T, environ map[string]string) *demo {
 	t.Helper()
+	t.Setenv("CONSOLE_ADDR", "off") // it would take a port
 	for name, value := range environ {
 		t.Setenv(name, value)
 	}

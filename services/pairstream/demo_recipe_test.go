@@ -3,14 +3,14 @@
 package main
 
 import (
+	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/pairstream/pairstream/internal/operate/replay"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -44,16 +44,16 @@ func TestEveryRecipeIsReplayed(t *testing.T) {
 			broker := strings.Join(d.log.Config().Brokers, ",")
 			unsetSettings(t) // all that a replay needs is in the manifest
 			t.Setenv("KAFKA_BROKERS", broker)
-			path := filepath.Join(d.dir, "run.json")
-			mustCommand(t, "run-manifest", "--data", d.dir, "--out", path)
-			m := must.Get(replay.ReadManifest(path))(t)
+			m := must.Get(describeRun(t.Context(), d.dir, "", false))(t)
 			sameStages(t, "the manifest", m.Settings, d.settings)
 			for _, a := range d.arms() {
 				left := must.Get(environOf(runEnvFile(d.dir, a.name)))(t)
 				sameStages(t, a.title+"'s run.env", left, a.settings)
 			}
-			if out := mustCommand(t, "replay", path, "--data", d.dir, "--namespace", "again"); !strings.Contains(out, "records in 12 lanes are equal") {
-				t.Errorf("replay prints\n%s", out)
+			again := replayOptions{namespace: "again", dir: d.dir, patience: 10 * time.Minute}
+			report := must.Get(again.run(t.Context(), m, io.Discard))(t)
+			if err := report.Err(); err != nil || len(report.Results) != 12 {
+				t.Errorf("the replay compares %d lanes of topics: %v", len(report.Results), err)
 			}
 		})
 	}

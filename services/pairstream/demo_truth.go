@@ -26,7 +26,7 @@ type truth struct {
 
 // ofScenes reads what the pictures of generated tars show.
 func ofScenes(ctx context.Context, dir string) (*knowledge, error) {
-	shows, err := readScenes(ctx, []string{dir})
+	shows, err := scenes.Shown(ctx, []string{dir})
 	fits := func(image schemas.ImageID, caption string) bool { return scenes.Matches(shows[image], caption) }
 	return &knowledge{fits: fits, says: "true of their picture", held: true}, err
 }
@@ -93,57 +93,6 @@ func (t *truth) String() string {
 
 // percent returns a part of a whole in percent. Of nothing it is 0.
 func percent(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
-
-// checks holds the last word of the guard of connections in each lane. nil: it said nothing there.
-type checks []*schemas.Check
-
-// readChecks reads the scored batches of each lane up to the guard's verdict.
-func readChecks(ctx context.Context, log *stream.Log) (checks, error) {
-	all := make(checks, log.Config().Lanes)
-	for lane := range all {
-		for b, err := range stream.Values[*schemas.ScoredBatch](ctx, log, schemas.Scored, lane) {
-			if err != nil {
-				return nil, fmt.Errorf("looking for the guard's verdict: %w", err)
-			}
-			if b.Check == nil {
-				break // there is no guard
-			}
-			all[lane] = b.Check
-			if !b.Check.Open {
-				break
-			}
-		}
-	}
-	return all, nil
-}
-
-// lines says what the guard measured in each lane and what follows. Where connections are off it also says what to do.
-func (c checks) lines() []string {
-	var out []string
-	remedy := ""
-	for lane, check := range c {
-		if check == nil {
-			continue
-		}
-		state := "on"
-		if check.Off() {
-			state = "off"
-			if remedy == "" {
-				remedy = check.String()
-			}
-		}
-		if p := check.Precision; p != nil {
-			out = append(out, fmt.Sprintf("%.0f %% of the connections of lane %d are true (%.0f to %.0f %%), by %d of the hardest candidates: connections are %s",
-				100*p.Value, lane, 100*p.Low, 100*p.High, p.Candidates, state))
-			continue
-		}
-		out = append(out, fmt.Sprintf("AUC %.3f on %d known positives of lane %d: connections are %s", check.AUC, check.Positives, lane, state))
-	}
-	if remedy != "" {
-		out = append(out, remedy)
-	}
-	return out
-}
 
 // negatives counts the hardest negatives of mini-batches, a text for every image and an image for every text. The
 // encoder's similarities choose them, as in experiment X1.

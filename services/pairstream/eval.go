@@ -16,13 +16,11 @@ import (
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/producer"
-	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/process/config"
-	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
@@ -136,20 +134,11 @@ func (e evaluation) on(ctx context.Context, w *torch.Worker, checkpoint string, 
 	if err != nil {
 		return err
 	}
-	shown, err := dataFor(ctx, m, images, data)
+	shown, err := eval.OfCorpus(ctx, m, images, data)
 	if err == nil {
 		err = measure(m, data, shown)
 	}
 	return errors.Join(err, closeImages())
-}
-
-// dataFor returns images and texts as a model takes them.
-func dataFor(ctx context.Context, m *model.Model, images *shard.Images, data *dataset.Corpus) (eval.Data, error) {
-	words, err := m.Words()
-	if err != nil {
-		return eval.Data{}, err
-	}
-	return eval.FromCorpus(ctx, data, images, words, m.Config.ImageSize, m.Config.RetrievalTokens()), nil
 }
 
 // evaluate measures a checkpoint.
@@ -236,33 +225,12 @@ func cardOf(m *model.Model) (*bootstrap.Card, error) {
 	return card, nil
 }
 
-// errUnknown ends a scan of tars that are not of generated scenes.
-var errUnknown = errors.New("not a generated scene")
-
-// readScenes reads what the pictures of generated tars show. It passes over what is no pair: reading the pairs has
-// counted it.
-func readScenes(ctx context.Context, paths []string) (map[schemas.ImageID]scenes.Scene, error) {
-	shows := map[schemas.ImageID]scenes.Scene{}
-	_, err := shard.Scan(ctx, paths, shard.Visitor{
-		Example: func(ex shard.Example) error {
-			r, err := scenes.ReadRecord(ex.Meta)
-			if err != nil || len(r.Scene.Objects) == 0 {
-				return errUnknown
-			}
-			shows[ex.ImageID] = r.Scene
-			return nil
-		},
-		Problem: func(shard.Problem) error { return nil },
-	})
-	return shows, err
-}
-
 // truthOf returns a function that knows which texts are true of which images of generated scenes. Of other tars nobody
 // knows, and it returns nil.
 func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(image, text int) bool, error) {
-	shows, err := readScenes(ctx, paths)
+	shows, err := scenes.Shown(ctx, paths)
 	switch {
-	case errors.Is(err, errUnknown):
+	case errors.Is(err, scenes.ErrNotGenerated):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("looking for what is true of the pictures: %w", err)

@@ -271,7 +271,7 @@ func (j *fineTuneJob) measureOn(held *dataset.Corpus, images *shard.Images, out 
 		rerank = eval.NoRerank // nothing teaches the matching head
 	}
 	j.Measure = func(ctx context.Context, m *model.Model) (float64, error) {
-		shown, err := dataFor(ctx, m, images, held)
+		shown, err := eval.OfCorpus(ctx, m, images, held)
 		if err != nil {
 			return 0, err
 		}

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
-	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
@@ -53,7 +51,7 @@ func newIngestCommand() *cobra.Command {
 			return err
 		}
 		defer listener.Close() // the server has closed it, unless it never began
-		rt := service.NewRuntime(s.Process.NewLogger(os.Stderr).With(keyStage, ingest.Name))
+		rt := service.NewRuntime(s.Process.NewLogger(os.Stderr).With("stage", ingest.Name))
 		ctx := cmd.Context()
 		err = service.Serve(ctx, s.Process, rt, func(ctx context.Context) error {
 			log, err := stream.Connect(ctx, s.Stream, stream.Options{Logger: rt.Log, Registerer: rt.Registry})
@@ -64,7 +62,7 @@ func newIngestCommand() *cobra.Command {
 			if err := log.EnsureTopics(ctx, producerTopics...); err != nil {
 				return err
 			}
-			server, err := newIngest(log, rt, s.Ingest, listener)
+			server, err := ingest.OnLog(log, rt, s.Ingest, listener)
 			if err != nil {
 				return err
 			}
@@ -78,22 +76,3 @@ func newIngestCommand() *cobra.Command {
 	}
 	return cmd
 }
-
-// newIngest makes the front door of a log whose topics exist.
-func newIngest(log *stream.Log, rt service.Runtime, s ingest.Settings, listener net.Listener) (*ingest.Server, error) {
-	instruments, err := rt.NewInstruments(ingest.Name, nil)
-	if err != nil {
-		return nil, err
-	}
-	return ingest.New(ingest.Options{
-		Settings: s, Log: log, Instruments: instruments,
-		Lag: func(ctx context.Context) (int64, error) { return producer.EncoderLag(ctx, log) },
-	}, listener)
-}
-
-// Keys of log lines.
-const (
-	keyErr   = "err"
-	keyStage = "stage"
-	keyWhat  = "what"
-)

@@ -7,40 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
-	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/schemas"
 )
-
-// defaultBroker is the address where `pairstream broker` and `pairstream up` listen. The other commands look for them
-// there.
-const defaultBroker = "127.0.0.1:9092"
-
-// connect opens the log that the environment names. Without KAFKA_BROKERS, it opens that of an embedded broker on
-// this machine.
-func connect(ctx context.Context) (*stream.Log, error) {
-	cfg, err := config.Parse[stream.Config](config.Environ())
-	if err != nil {
-		return nil, err
-	}
-	if len(cfg.Brokers) == 0 {
-		cfg.Brokers = []string{defaultBroker}
-	}
-	return stream.Connect(ctx, cfg, stream.Options{Logger: logFrom(slog.LevelWarn)})
-}
-
-// logFrom returns a logger for commands that print what they do themselves.
-func logFrom(least slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: least, ReplaceAttr: display.Attr}))
-}
 
 func newBrokerCommand() *cobra.Command {
 	o := broker.Options{Logger: logFrom(slog.LevelInfo)}

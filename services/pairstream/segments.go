@@ -54,7 +54,7 @@ func newSearchCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		logger := logFrom(slog.LevelInfo).With(keyStage, "search")
+		logger := logFrom(slog.LevelInfo).With("stage", "search")
 		return indexerservice.RunSearch(at.Context(), at.log, s, logger, func(addr net.Addr, a *indexer.Archive) {
 			fmt.Fprintf(at.OutOrStdout(), "search: http://%s, %d pairs\n", addr, a.Pairs())
 		})

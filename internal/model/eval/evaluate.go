@@ -311,6 +311,15 @@ func (e *evaluation) matching(ctx context.Context, s *torch.Scope) error {
 	return nil
 }
 
+// OfCorpus returns the images and texts of a corpus as a model takes them for retrieval.
+func OfCorpus(ctx context.Context, m *model.Model, source *shard.Images, c *dataset.Corpus) (Data, error) {
+	words, err := m.Words()
+	if err != nil {
+		return Data{}, err
+	}
+	return FromCorpus(ctx, c, source, words, m.Config.ImageSize, m.Config.RetrievalTokens()), nil
+}
+
 // FromCorpus returns a corpus as the data of an evaluation: images of size x size pixels, texts of at most length
 // tokens.
 func FromCorpus(ctx context.Context, c *dataset.Corpus, source *shard.Images, words *token.WordPiece, size, length int) Data {

@@ -1,0 +1,40 @@
+//go:build cgo
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/process/config"
+)
+
+func newBatchesCommand() *cobra.Command {
+	var o batchesOptions
+	cmd := &cobra.Command{
+		Use: "batches --out DIR " + tarsUse,
+		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
+			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
+			"Parquet files with images in them, as Hugging Face's data sets have, are data too: their images go into DIR/images.\n" +
+			"plan.json has the settings and digests. Training happens elsewhere, so the encoder's features group every epoch.\n" +
+			"What is taken back in the log of KAFKA_BROKERS or --data is left out.\n" +
+			"With GRIT_FEATURES=training those of a model elsewhere do (--features), and a run writes one epoch more than it has files.\n\n" +
+			"Settings come from the environment. A run that was cut short goes on when it is started again. The same data, models\n" +
+			"and settings give the same bytes.",
+		Args: wantArgs(1, anyNumber),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.out, "out", "", "folder of the plan")
+	f.StringVar(&o.recipe, "recipe", "", "paper whose settings hold where the environment sets none; empty: RECIPE")
+	f.IntVar(&o.epochs, "epochs", 0, "times that a pair is trained on; 0: EPOCHS, or as often as the recipe says")
+	f.StringVar(&o.weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
+	f.StringVar(&o.columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
+	f.StringVar(&o.columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
+	f.StringVar(&o.log, "data", defaultData, "folder of an embedded broker's log: what is taken back there is left out, as in the log of KAFKA_BROKERS")
+	f.StringArrayVar(&o.features, "features", nil, "Parquet file with the features that a model elsewhere has after an epoch; once for each epoch before the last")
+	require(cmd, "out")
+	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
+		o.sources = places(paths)
+		return runBatches(cmd.Context(), o, config.Environ(), cmd.OutOrStdout())
+	}
+	return cmd
+}
