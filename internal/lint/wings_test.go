@@ -23,6 +23,7 @@ var wings = []struct {
 	{"neighbors", []string{"base", "crawl", "log", "model"}},
 	{"operate", []string{"base", "content", "crawl", "log", "neighbors", "process"}},
 	{"demo", []string{"base", "crawl"}},
+	{"run", []string{"base", "content", "crawl", "demo", "log", "model", "neighbors", "operate", "process"}},
 }
 
 // notWings are the folders of internal that no program imports.

@@ -3,13 +3,14 @@
 package main
 
 import (
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/run/batches"
+	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/spf13/cobra"
 )
 
 func newBatchesCommand() *cobra.Command {
-	var o batchesOptions
+	var o batches.Options
 	cmd := &cobra.Command{
 		Use: "batches --out DIR " + tarsUse,
 		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
@@ -23,18 +24,18 @@ func newBatchesCommand() *cobra.Command {
 		Args: wantArgs(1, anyNumber),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.out, "out", "", "folder of the plan")
-	f.StringVar(&o.recipe, "recipe", "", "paper whose settings hold where the environment sets none; empty: RECIPE")
-	f.IntVar(&o.epochs, "epochs", 0, "times that a pair is trained on; 0: EPOCHS, or as often as the recipe says")
-	f.StringVar(&o.weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
-	f.StringVar(&o.columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
-	f.StringVar(&o.columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
-	f.StringVar(&o.log, "data", defaultData, "folder of an embedded broker's log: what is taken back there is left out, as in the log of KAFKA_BROKERS")
-	f.StringArrayVar(&o.features, "features", nil, "Parquet file with the features that a model elsewhere has after an epoch; once for each epoch before the last")
+	f.StringVar(&o.Out, "out", "", "folder of the plan")
+	f.StringVar(&o.Recipe, "recipe", "", "paper whose settings hold where the environment sets none; empty: RECIPE")
+	f.IntVar(&o.Epochs, "epochs", 0, "times that a pair is trained on; 0: EPOCHS, or as often as the recipe says")
+	f.StringVar(&o.Weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
+	f.StringVar(&o.Columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
+	f.StringVar(&o.Columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
+	f.StringVar(&o.Log, "data", rundir.DefaultData, "folder of an embedded broker's log: what is taken back there is left out, as in the log of KAFKA_BROKERS")
+	f.StringArrayVar(&o.Features, "features", nil, "Parquet file with the features that a model elsewhere has after an epoch; once for each epoch before the last")
 	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
-		o.sources = places(paths)
-		return runBatches(cmd.Context(), o, config.Environ(), cmd.OutOrStdout())
+		o.Sources = places(paths)
+		return batches.Run(cmd.Context(), o, config.Environ(), cmd.OutOrStdout())
 	}
 	return cmd
 }

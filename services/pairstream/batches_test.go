@@ -17,6 +17,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/run/batches"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -130,7 +131,7 @@ func exported(t *testing.T, dir, scenes string) map[string][]byte {
 }
 
 // readManifest returns plan.json.
-func readManifest(t *testing.T, dir string) (m planManifest) {
+func readManifest(t *testing.T, dir string) (m batches.Manifest) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "plan.json"))
 	if err == nil {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
+	"github.com/spf13/cobra"
 )
 
 // connectionsFlags say which connections to write, and where.
@@ -30,7 +30,7 @@ func newConnectionsCommand() *cobra.Command {
 			"pairs. A pair comes once, with its first probability. BUCKET_ROOTS says where images may be read.",
 	}
 	looking(cmd, func(at logCommand) error {
-		s, err := settingsIn[bucketRoots](at.dir)
+		s, err := rundir.SettingsIn[bucketRoots](at.dir)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -114,7 +115,7 @@ func TestConnectionsComeBackAsPairs(t *testing.T) {
 	if printed := mustCommand(t, "produce", out); !strings.Contains(printed, "published 4 pairs of 4 images from 2 tars") {
 		t.Errorf("produce printed %q", printed)
 	}
-	again := must.Get(connect(t.Context()))(t)
+	again := must.Get(rundir.Connect(t.Context()))(t)
 	t.Cleanup(again.Close)
 	for lane := range 2 {
 		for pair, err := range stream.Values[*schemas.Pair](t.Context(), again, schemas.Pairs, lane) {

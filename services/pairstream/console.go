@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/operate/console"
+	"github.com/pairstream/pairstream/internal/run/pages"
+	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/spf13/cobra"
 )
 
 func newConsoleCommand() *cobra.Command {
@@ -18,7 +19,7 @@ func newConsoleCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at logCommand) error {
-		s, err := consoleSettingsIn(at.dir)
+		s, err := pages.SettingsIn(at.dir)
 		if err != nil {
 			return err
 		}
@@ -31,8 +32,8 @@ func newConsoleCommand() *cobra.Command {
 		}
 		ctx := at.Context()
 		fmt.Fprintf(at.OutOrStdout(), "console: %s\n", console.Address(listener))
-		o := console.Options{Logger: logFrom(slog.LevelInfo).With("stage", "console")}
-		if err := runConsole(ctx, at.log, s, listener, o); ctx.Err() == nil {
+		o := console.Options{Logger: rundir.Logger(slog.LevelInfo).With(keyStage, "console")}
+		if err := pages.Serve(ctx, at.log, s, listener, o); ctx.Err() == nil {
 			return err
 		}
 		return nil

@@ -2,10 +2,13 @@
 
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/pairstream/pairstream/internal/run/demo"
+	"github.com/spf13/cobra"
+)
 
 func newDemoCommand() *cobra.Command {
-	var o demoOptions
+	var o demo.Options
 	cmd := &cobra.Command{
 		Use: "demo",
 		Long: "Publishes pairs and runs every stage until the crawl has ended. Beside it, it does the same with random mini-batches and\n" +
@@ -14,17 +17,17 @@ func newDemoCommand() *cobra.Command {
 			"the demo's.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runDemo(cmd.Context(), o, cmd.OutOrStdout())
+			return demo.Run(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
-	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; that of an earlier demo is emptied first")
-	f.Uint64Var(&o.seed, "seed", 1, "draws other scenes, and seeds every run")
-	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 400 of scenes, else a seventh of the images, 100 at most")
-	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: none for scenes, which bring one, or 800")
-	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 8, or 6 on your own data")
-	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
-	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
+	f.StringVar(&o.Data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
+	f.StringVar(&o.Dir, "dir", "data/demo", "folder of everything that the demo writes; that of an earlier demo is emptied first")
+	f.Uint64Var(&o.Seed, "seed", 1, "draws other scenes, and seeds every run")
+	f.IntVar(&o.HeldOut, "holdout", 0, "images to keep back for evaluation; 0: 400 of scenes, else a seventh of the images, 100 at most")
+	f.Int64Var(&o.Boot, "bootstrap-steps", 0, "training steps of the first model; 0: none for scenes, which bring one, or 800")
+	f.IntVar(&o.Epochs, "epochs", 0, "times that a group is trained on; 0: 8, or 6 on your own data")
+	f.BoolVar(&o.Short, "short", false, "half of the training, for checks")
+	f.BoolVar(&o.Check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -27,7 +28,7 @@ func TestGuardSwitchesConnectionsOff(t *testing.T) {
 	log := openNamespace(t)
 	judgeAll(t, log, os.Getenv("COND_CHECKPOINT"), 40)
 	mustCommand(t, "up")
-	all, err := readChecks(t.Context(), log)
+	all, err := inspect.ReadChecks(t.Context(), log)
 	if err != nil || len(all) != 1 || all[0] == nil || all[0].Open || !all[0].Off() || all[0].Positives < 256 {
 		t.Fatalf("the guard says %+v, %v", all, err)
 	}

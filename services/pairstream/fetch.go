@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/crawl/fetch"
@@ -21,6 +19,8 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/spf13/cobra"
 )
 
 type fetchJob struct {
@@ -151,7 +151,7 @@ func unusedProxy() string {
 
 // openPublishing returns a function that publishes what is new of a tar.
 func openPublishing(ctx context.Context) (publish func(context.Context, string) error, end func() error, err error) {
-	log, err := connect(ctx)
+	log, err := rundir.Connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

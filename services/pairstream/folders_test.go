@@ -14,13 +14,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
 	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/run/pipeline"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // foreignFiles have the names that commands write, and others.
@@ -127,7 +128,7 @@ func (l *lines) Write(p []byte) (int, error) {
 // elsewhere are flags and settings of folders that the test above cannot try, with who looks after them.
 var elsewhere = map[string]string{
 	"status --data":        "reads run.env",
-	"replay --data":        "run.env and checkpoints of the replay's namespace: TestReplayLeavesItsSettings",
+	"replay --data":        "run.env and checkpoints of the replay's namespace: internal/run/rerun, TestReplayLeavesItsSettings",
 	"batches --data":       "is read: tombstones of the run",
 	"replay --checkpoints": "TestPlainImagesAfterKills",
 	"CHECKPOINT_DIR":       "trainer/service: only checkpoints of this log are taken and superseded; internal/log/weights: TestFiles",
@@ -154,7 +155,7 @@ func TestEveryFolderIsTried(t *testing.T) {
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if named.MatchString(f.Usage) && f.Usage != dataUsage {
+			if named.MatchString(f.Usage) && f.Usage != rundir.DataUsage {
 				found = append(found, c.Name()+" --"+f.Name)
 			}
 		})
@@ -163,7 +164,7 @@ func TestEveryFolderIsTried(t *testing.T) {
 		}
 	}
 	visit(newRoot())
-	for _, s := range config.Settings(pipeline{}) {
+	for _, s := range config.Settings(pipeline.Settings{}) {
 		if named.MatchString(s.Meaning) {
 			found = append(found, s.Variable)
 		}

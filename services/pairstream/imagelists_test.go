@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/run/batches"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -112,7 +113,7 @@ func TestPapersListsToAModel(t *testing.T) {
 		}
 	}
 	// The guard says no: the plan has Con-D's probabilities nevertheless, and none makes a connection.
-	var plan planManifest
+	var plan batches.Manifest
 	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(in("plan/plan.json")))(t), &plan))
 	for _, f := range plan.Files {
 		if f.Scores == 0 || f.High != 0 {

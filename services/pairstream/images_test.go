@@ -10,7 +10,9 @@ import (
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
+	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/internal/testing/must"
+
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
@@ -25,12 +27,12 @@ func TestUpDecodesAPictureOnce(t *testing.T) {
 	t.Setenv("CHECKPOINT_DIR", in("checkpoints"))
 	mustCommand(t, "produce", in("scenes"), "--final")
 	data, _ := must.Get2(dataset.Read(t.Context(), []string{in("scenes")}, 0))(t)
-	p := must.Get(config.Parse[pipeline](config.Environ()))(t)
+	p := must.Get(config.Parse[pipeline.Settings](config.Environ()))(t)
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
 	log := must.Get(service.OpenLog(t.Context(), rt, p.Stream))(t)
 	defer log.Close()
 	shared, samples := device.NewShared(p.Device, nil), 0
-	must.Do(t, runStages(t.Context(), log, rt, shared, p, newStages(), func(s trainerservice.Step) { samples += s.Result.Counts.Samples }))
+	must.Do(t, pipeline.RunStages(t.Context(), log, rt, shared, p, pipeline.NewStages(), func(s trainerservice.Step) { samples += s.Result.Counts.Samples }))
 	if decoded := metric(t, rt, "pairstream_images_decoded_total"); int(decoded) != data.Images() || samples == 0 {
 		t.Errorf("%v images were decoded for %d samples, want %d: every picture once", decoded, samples, data.Images())
 	}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
+	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/spf13/cobra"
 )
 
 // ingestSettings are those of a front door that runs by itself.
@@ -44,14 +44,14 @@ func newIngestCommand() *cobra.Command {
 			return err
 		}
 		if len(s.Stream.Brokers) == 0 {
-			s.Stream.Brokers = []string{defaultBroker}
+			s.Stream.Brokers = []string{rundir.DefaultBroker}
 		}
 		listener, err := ingest.Listen(s.Ingest)
 		if err != nil {
 			return err
 		}
 		defer listener.Close() // the server has closed it, unless it never began
-		rt := service.NewRuntime(s.Process.NewLogger(os.Stderr).With("stage", ingest.Name))
+		rt := service.NewRuntime(s.Process.NewLogger(os.Stderr).With(keyStage, ingest.Name))
 		ctx := cmd.Context()
 		err = service.Serve(ctx, s.Process, rt, func(ctx context.Context) error {
 			log, err := stream.Connect(ctx, s.Stream, stream.Options{Logger: rt.Log, Registerer: rt.Registry})

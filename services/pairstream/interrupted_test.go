@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/base/interrupt"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -32,7 +33,7 @@ func TestInterruptedRunTellsOfItsLastCheckpoint(t *testing.T) {
 		t.Setenv("NAMESPACE", namespace)
 		t.Setenv("CHECKPOINT_DIR", in(namespace))
 		mustCommand(t, "produce", in("scenes")) // no seal: the last groups stay open
-		log := must.Get(connect(t.Context()))(t)
+		log := must.Get(rundir.Connect(t.Context()))(t)
 		defer log.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

@@ -18,6 +18,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/safetensors"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -226,7 +227,7 @@ func recordsIn(t *testing.T, outcome map[string]string) (sum int) {
 
 func openNamespace(t *testing.T) *stream.Log {
 	t.Helper()
-	log := must.Get(connect(t.Context()))(t)
+	log := must.Get(rundir.Connect(t.Context()))(t)
 	t.Cleanup(log.Close)
 	return log
 }

@@ -8,17 +8,17 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
+	"github.com/spf13/cobra"
 )
 
 func newBrokerCommand() *cobra.Command {
-	o := broker.Options{Logger: logFrom(slog.LevelInfo)}
+	o := broker.Options{Logger: rundir.Logger(slog.LevelInfo)}
 	cmd := &cobra.Command{
 		Use:  "broker",
 		Args: cobra.NoArgs,
@@ -35,7 +35,7 @@ func newBrokerCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.Addr, "addr", defaultBroker, "address to listen on, on loopback")
+	cmd.Flags().StringVar(&o.Addr, "addr", rundir.DefaultBroker, "address to listen on, on loopback")
 	cmd.Flags().StringVar(&o.DataDir, "data", "data/broker", "folder of the log")
 	cmd.Flags().BoolVar(&o.SetAsideDamage, "set-aside-damage", false, "move damaged parts of the log to files beside it, and go on without their records")
 	return cmd
@@ -45,7 +45,7 @@ func newTopicsCommand() *cobra.Command {
 	topics := &cobra.Command{Use: "topics"}
 	do := func(use, short string, act func(*stream.Log, context.Context, ...schemas.Topic) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := connect(cmd.Context())
+			log, err := rundir.Connect(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -88,7 +88,7 @@ func newSealCommand() *cobra.Command {
 		Use:  "seal",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := connect(cmd.Context())
+			log, err := rundir.Connect(cmd.Context())
 			if err != nil {
 				return err
 			}

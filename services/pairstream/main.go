@@ -48,6 +48,9 @@ func main() {
 	service.Exit("pairstream", interrupt.Unfinished(err))
 }
 
+// keyStage is the key of a log line that names who writes it.
+const keyStage = "stage"
+
 // anyNumber is the bound for commands that take any number of arguments.
 const anyNumber = math.MaxInt
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
@@ -16,7 +17,7 @@ func TestTextsOfOtherEditors(t *testing.T) {
 	const mark = "\xef\xbb\xbf"
 	path := filepath.Join(t.TempDir(), "run.env")
 	must.Do(t, os.WriteFile(path, []byte(mark+"MARKED_SETTING=7\r\n"), 0o600))
-	if environ, err := environOf(path); err != nil || environ["MARKED_SETTING"] != "7" {
+	if environ, err := rundir.EnvironOf(path); err != nil || environ["MARKED_SETTING"] != "7" {
 		t.Errorf("the setting is %q, error %v", environ["MARKED_SETTING"], err)
 	}
 	if lines, err := readLines("-", strings.NewReader(mark+"first\r\nsecond")); err != nil || !reflect.DeepEqual(lines, []string{"first", "second"}) {

@@ -9,8 +9,6 @@ import (
 	"io"
 	"iter"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -18,8 +16,10 @@ import (
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
+	"github.com/spf13/cobra"
 )
 
 // judgeSettings are the settings of a run that tell its negatives.
@@ -72,7 +72,7 @@ func newNegativesCommand() *cobra.Command {
 			"matching head, or TorchScript of `python -m pairstream export-match`.",
 	}
 	looking(cmd, func(at logCommand) error {
-		s, err := settingsIn[judgeSettings](at.dir)
+		s, err := rundir.SettingsIn[judgeSettings](at.dir)
 		if err != nil {
 			return err
 		}

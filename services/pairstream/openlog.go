@@ -9,11 +9,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/term"
-
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
+	"github.com/pairstream/pairstream/internal/run/pages"
+	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // logCommand is a command that looks at an existing log.
@@ -28,11 +29,11 @@ type logCommand struct {
 func looking(cmd *cobra.Command, do func(logCommand) error) {
 	dir := dataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := settingsIn[stream.Config](*dir)
+		cfg, err := rundir.SettingsIn[stream.Config](*dir)
 		if err != nil {
 			return err
 		}
-		log, closeLog, err := openExisting(cmd.Context(), cfg, *dir)
+		log, closeLog, err := rundir.OpenExisting(cmd.Context(), cfg, *dir)
 		if err != nil {
 			return err
 		}
@@ -40,7 +41,9 @@ func looking(cmd *cobra.Command, do func(logCommand) error) {
 	}
 }
 
-func dataFlag(cmd *cobra.Command) *string { return cmd.Flags().String("data", defaultData, dataUsage) }
+func dataFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().String("data", rundir.DefaultData, rundir.DataUsage)
+}
 
 // printJSON prints what a program is to read, for people as well.
 func printJSON(w io.Writer, what any) error {
@@ -62,7 +65,7 @@ func newStatusCommand() *cobra.Command {
 		if retention {
 			return printRetention(at, asJSON)
 		}
-		o, err := settingsIn[groupSettings](at.dir)
+		o, err := rundir.SettingsIn[pages.Group](at.dir)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -45,7 +46,7 @@ func testLog(t *testing.T) *stream.Log {
 	t.Setenv("LANES", "2")
 	t.Setenv("GROUP_SIZE", "50")
 	mustCommand(t, "topics", "create")
-	log := must.Get(connect(t.Context()))(t)
+	log := must.Get(rundir.Connect(t.Context()))(t)
 	t.Cleanup(log.Close)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for lane, values := range [][]string{{"a", "b", "c"}, {"d"}} {
@@ -148,7 +149,7 @@ func TestCommandsFindTheLogOfUp(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("KAFKA_BROKERS", "")
 	_, err := command(t, "status", "--data", dir)
-	if listens(t.Context(), defaultBroker) {
+	if rundir.Listens(t.Context(), rundir.DefaultBroker) {
 		t.Skip("a broker runs on this machine already")
 	}
 	if err == nil || !strings.Contains(err.Error(), "there is no log in "+dir) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/safetensors"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/forkserver"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -206,7 +207,7 @@ func startBrokerOn(t *testing.T, dir, addr string) (*process, string) {
 func outcome(t *testing.T, namespace, folder string) map[string]string {
 	t.Helper()
 	t.Setenv("NAMESPACE", namespace)
-	log := must.Get(connect(t.Context()))(t)
+	log := must.Get(rundir.Connect(t.Context()))(t)
 	defer log.Close()
 	found := map[string]string{}
 	for _, info := range schemas.Catalogue() {

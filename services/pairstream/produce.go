@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/producer"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
+	"github.com/spf13/cobra"
 )
 
 func newProduceCommand() *cobra.Command {
@@ -84,7 +84,7 @@ var producerTopics = []schemas.Topic{schemas.Pairs, schemas.Sources, schemas.Con
 
 func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dry bool, w producer.Watch, p producer.Pace) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	log, err := connect(ctx)
+	log, err := rundir.Connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/operate/replay"
+	"github.com/pairstream/pairstream/internal/run/rerun"
+	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/spf13/cobra"
 )
 
 func newRunManifestCommand() *cobra.Command {
@@ -29,7 +30,7 @@ func newRunManifestCommand() *cobra.Command {
 	}
 	dir := dataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		m, err := describeRun(cmd.Context(), *dir, env, open)
+		m, err := rerun.Describe(cmd.Context(), *dir, env, open)
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func fingerprints(m *replay.Manifest) string {
 }
 
 func newReplayCommand() *cobra.Command {
-	var o replayOptions
+	var o rerun.Options
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "replay MANIFEST",
@@ -99,7 +100,7 @@ func newReplayCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report, err := o.run(cmd.Context(), m, cmd.ErrOrStderr())
+			report, err := o.Run(cmd.Context(), m, cmd.ErrOrStderr())
 			if err == nil {
 				err = errors.Join(printReplay(cmd.OutOrStdout(), report, asJSON), report.Err())
 			}
@@ -110,13 +111,13 @@ func newReplayCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.namespace, "namespace", "", "prefix of the replay's topics")
-	f.StringVar(&o.checkpoints, "checkpoints", "", "folder of the replay's checkpoints; empty: replay/NAMESPACE in --data")
-	f.StringArrayVar(&o.set, "set", nil, "NAME=VALUE: a setting that differs from the manifest, such as a file that was moved")
-	f.DurationVar(&o.patience, "patience", 10*time.Minute, "how long to wait for a next record before the replay counts as stopped")
+	f.StringVar(&o.Namespace, "namespace", "", "prefix of the replay's topics")
+	f.StringVar(&o.Checkpoints, "checkpoints", "", "folder of the replay's checkpoints; empty: replay/NAMESPACE in --data")
+	f.StringArrayVar(&o.Set, "set", nil, "NAME=VALUE: a setting that differs from the manifest, such as a file that was moved")
+	f.DurationVar(&o.Patience, "patience", 10*time.Minute, "how long to wait for a next record before the replay counts as stopped")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&o.withoutTrainer, "without-trainer", false, withoutTrainerUsage)
-	f.StringVar(&o.dir, "data", defaultData, dataUsage)
+	f.BoolVar(&o.WithoutTrainer, "without-trainer", false, withoutTrainerUsage)
+	f.StringVar(&o.Dir, "data", rundir.DefaultData, rundir.DataUsage)
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/pairstream/pairstream/internal/run/pages"
 	"github.com/spf13/cobra"
 
 	runs "github.com/pairstream/pairstream/internal/operate/compare"
@@ -14,11 +15,11 @@ func newReportCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at logCommand) error {
-		s, err := consoleSettingsIn(at.dir)
+		s, err := pages.SettingsIn(at.dir)
 		if err != nil {
 			return err
 		}
-		return writeReport(at.Context(), at.OutOrStdout(), at.log, s, nil, out)
+		return pages.WriteReport(at.Context(), at.OutOrStdout(), at.log, s, nil, out)
 	})
 	cmd.Flags().StringVar(&out, "out", "report.html", "file to write")
 	return cmd
@@ -47,7 +48,7 @@ func newCompareCommand() *cobra.Command {
 			if page == "" {
 				return c.Print(cmd.OutOrStdout())
 			}
-			return writeComparison(cmd.OutOrStdout(), c, page)
+			return pages.WriteComparison(cmd.OutOrStdout(), c, page)
 		},
 	}
 	cmd.Flags().StringVar(&page, "html", "", "page to write, with curves; nothing else is printed then")

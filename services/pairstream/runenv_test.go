@@ -13,6 +13,8 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
+	"github.com/pairstream/pairstream/internal/run/pipeline"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
@@ -20,7 +22,7 @@ import (
 // of the first stay.
 func TestRefusedStartLeavesTheSettings(t *testing.T) {
 	dir := t.TempDir()
-	for _, s := range config.Settings(pipeline{}) {
+	for _, s := range config.Settings(pipeline.Settings{}) {
 		t.Setenv(s.Variable, "")
 	}
 	for name, value := range map[string]string{
@@ -31,15 +33,15 @@ func TestRefusedStartLeavesTheSettings(t *testing.T) {
 	}
 	cfg := stream.DefaultConfig()
 	cfg.Lanes = 1
-	must.Do(t, leaveRunEnv(dir, cfg, map[string]string{"SEED": "3"}))
-	before := must.Get(os.ReadFile(runEnvFile(dir, "")))(t)
+	must.Do(t, pipeline.LeaveSettings(dir, cfg, map[string]string{"SEED": "3"}))
+	before := must.Get(os.ReadFile(rundir.EnvFile(dir, "")))(t)
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
-	_, closeLog, err := openLog(t.Context(), rt, cfg, "127.0.0.1:0", filepath.Join(dir, "broker"))
+	_, closeLog, err := pipeline.OpenLog(t.Context(), rt, cfg, "127.0.0.1:0", filepath.Join(dir, "broker"))
 	must.Do(t, err)
 	if _, err := command(t, "up", "--data", dir, "--addr", "127.0.0.1:0"); err == nil || strings.Contains(err.Error(), "/nowhere") {
 		t.Errorf("a second run on the folder: %v", err)
 	}
-	if after := must.Get(os.ReadFile(runEnvFile(dir, "")))(t); !bytes.Equal(before, after) {
+	if after := must.Get(os.ReadFile(rundir.EnvFile(dir, "")))(t); !bytes.Equal(before, after) {
 		t.Errorf("the refused run left\n%s\nin the place of\n%s", after, before)
 	}
 	must.Do(t, closeLog())

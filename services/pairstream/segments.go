@@ -7,9 +7,10 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/indexer"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/neighbors/segment"
 )
@@ -23,7 +24,7 @@ func newFAISSCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 	}
 	looking(cmd, func(at logCommand) error {
-		s, err := settingsIn[indexerservice.Settings](at.dir)
+		s, err := rundir.SettingsIn[indexerservice.Settings](at.dir)
 		if err != nil {
 			return err
 		}
@@ -50,11 +51,11 @@ func newSearchCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at logCommand) error {
-		s, err := settingsIn[indexerservice.Settings](at.dir)
+		s, err := rundir.SettingsIn[indexerservice.Settings](at.dir)
 		if err != nil {
 			return err
 		}
-		logger := logFrom(slog.LevelInfo).With("stage", "search")
+		logger := rundir.Logger(slog.LevelInfo).With(keyStage, "search")
 		return indexerservice.RunSearch(at.Context(), at.log, s, logger, func(addr net.Addr, a *indexer.Archive) {
 			fmt.Fprintf(at.OutOrStdout(), "search: http://%s, %d pairs\n", addr, a.Pairs())
 		})

@@ -10,12 +10,12 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
+	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/trainer"
+	"github.com/spf13/cobra"
 )
 
 // The table of settings stands between these marks.
@@ -41,7 +41,7 @@ func newSettingsCommand() *cobra.Command {
 			if papers != "" && python != "" {
 				return errors.Join(writeRecipes(papers), writeForPython(python))
 			}
-			table := config.Table(pipeline{})
+			table := config.Table(pipeline.Settings{})
 			if file == "" {
 				fmt.Fprint(cmd.OutOrStdout(), table)
 				return nil

@@ -10,6 +10,8 @@ import (
 
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
+	"github.com/pairstream/pairstream/internal/run/pages"
+	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
@@ -21,7 +23,7 @@ func TestSettingsPageIsWhatTheCommandPrints(t *testing.T) {
 	if !begun || !ended {
 		t.Fatalf("%s has no table between %q and %q", page, strings.TrimSpace(settingsBegin), settingsEnd)
 	}
-	if want := config.Table(pipeline{}); table != want {
+	if want := config.Table(pipeline.Settings{}); table != want {
 		t.Errorf("%s is not what `pairstream settings` prints: run `make docs`\nit has\n%s\nwant\n%s", page, table, want)
 	}
 }
@@ -48,7 +50,7 @@ func TestWriteBetween(t *testing.T) {
 // default, one meaning.
 func TestSettingsAgree(t *testing.T) {
 	seen := map[string]config.Setting{}
-	for _, s := range config.Settings(pipeline{}, bootstrapSettings{}, fineTuneSettings{}, groupSettings{}, consoleSettings{}) {
+	for _, s := range config.Settings(pipeline.Settings{}, bootstrapSettings{}, fineTuneSettings{}, pages.Group{}, pages.Settings{}) {
 		if other, ok := seen[s.Variable]; ok {
 			t.Errorf("%s is declared as %+v and as %+v", s.Variable, other, s)
 		}
@@ -60,7 +62,7 @@ func TestSettingsAgree(t *testing.T) {
 // no recipe follows it.
 func TestDefaultsAreTheDefaultRecipes(t *testing.T) {
 	defaults := map[string]string{}
-	for _, s := range config.Settings(pipeline{}) {
+	for _, s := range config.Settings(pipeline.Settings{}) {
 		defaults[s.Variable] = s.Default
 	}
 	for _, name := range recipe.Names() {
@@ -79,7 +81,7 @@ func TestDefaultsAreTheDefaultRecipes(t *testing.T) {
 
 func TestEveryRecipeIsAccepted(t *testing.T) {
 	for _, name := range recipe.Names() {
-		p, err := config.Parse[pipeline](map[string]string{
+		p, err := config.Parse[pipeline.Settings](map[string]string{
 			"RECIPE": name, "BUCKET_ROOTS": "file:///data", "ENCODER_CHECKPOINT": "a", "COND_CHECKPOINT": "b",
 		})
 		if err != nil {

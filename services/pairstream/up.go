@@ -8,10 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
+	"github.com/pairstream/pairstream/internal/run/pipeline"
+	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/spf13/cobra"
 )
 
 const withoutTrainerUsage = "leave the trainer to another program, such as one of the Python package"
@@ -24,7 +25,7 @@ func newUpCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			environ := config.Environ()
-			p, err := config.Parse[pipeline](environ)
+			p, err := config.Parse[pipeline.Settings](environ)
 			if err != nil {
 				return err
 			}
@@ -33,30 +34,30 @@ func newUpCommand() *cobra.Command {
 			if err := errors.Join(rt.LogStart(p, environ), rt.Registry.Register(p.Device.Info())); err != nil {
 				return err
 			}
-			log, closeLog, err := openLog(ctx, rt, p.Stream, addr, filepath.Join(dir, "broker"))
+			log, closeLog, err := pipeline.OpenLog(ctx, rt, p.Stream, addr, filepath.Join(dir, "broker"))
 			if err != nil {
 				return err
 			}
 			if len(p.Stream.Brokers) == 0 { // the log lies in dir, and is locked by now: no other run has these settings
-				if err := leaveChanges(ctx, log, dir, p.Stream, environ); err != nil {
+				if err := pipeline.LeaveChanges(ctx, log, dir, p.Stream, environ); err != nil {
 					return errors.Join(err, closeLog())
 				}
 			}
-			closeIngest, err := startIngest(ctx, cmd.OutOrStdout(), log, rt, p.Ingest)
+			closeIngest, err := pipeline.StartIngest(ctx, cmd.OutOrStdout(), log, rt, p.Ingest)
 			if err != nil {
 				return errors.Join(err, closeLog())
 			}
-			s := newStages()
-			closeConsole := startConsole(ctx, cmd.OutOrStdout(), log, rt, p, s, dir)
+			s := pipeline.NewStages()
+			closeConsole := pipeline.StartConsole(ctx, cmd.OutOrStdout(), log, rt, p, s, dir)
 			err = service.Serve(ctx, p.Process, rt, func(ctx context.Context) error {
-				return runPipeline(ctx, log, rt, p, s, withoutTrainer)
+				return pipeline.Run(ctx, log, rt, p, s, withoutTrainer)
 			})
 			closeConsole()
 			closeIngest()
 			return errors.Join(err, closeLog())
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", defaultBroker, "address of the embedded broker, on loopback")
+	cmd.Flags().StringVar(&addr, "addr", rundir.DefaultBroker, "address of the embedded broker, on loopback")
 	cmd.Flags().StringVar(&dir, "data", "data", "folder of the embedded broker's log")
 	cmd.Flags().BoolVar(&withoutTrainer, "without-trainer", false, withoutTrainerUsage)
 	return cmd

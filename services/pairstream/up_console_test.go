@@ -21,6 +21,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
+	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -39,24 +40,24 @@ func TestUpSearchesByMeaning(t *testing.T) {
 	live := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Setenv("LIVE_ADDR", live.Addr().String())
 	must.Do(t, live.Close())
-	p := must.Get(config.Parse[pipeline](config.Environ()))(t)
+	p := must.Get(config.Parse[pipeline.Settings](config.Environ()))(t)
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
 	log := must.Get(service.OpenLog(t.Context(), rt, p.Stream))(t)
 	defer log.Close()
-	s, out := newStages(), new(bytes.Buffer)
-	if _, err := s.queries.EmbedText(t.Context(), "early"); err == nil {
+	s, out := pipeline.NewStages(), new(bytes.Buffer)
+	if _, err := s.Queries.EmbedText(t.Context(), "early"); err == nil {
 		t.Error("a query has an answer before there is a model")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	closeConsole := startConsole(ctx, out, log, rt, p, s, in(""))
-	go func() { done <- runPipeline(ctx, log, rt, p, s, false) }()
+	closeConsole := pipeline.StartConsole(ctx, out, log, rt, p, s, in(""))
+	go func() { done <- pipeline.Run(ctx, log, rt, p, s, false) }()
 	mustCommand(t, "produce", in("scenes")) // the crawl goes on
 
 	pair, encoded := anEmbedding(t, log, p.Encoder.Bucket.Roots)
 	for what, embed := range map[string]func() ([]float32, error){
-		"caption": func() ([]float32, error) { return s.queries.EmbedText(t.Context(), pair.Caption) },
-		"image":   func() ([]float32, error) { return s.queries.EmbedImage(t.Context(), encoded) },
+		"caption": func() ([]float32, error) { return s.Queries.EmbedText(t.Context(), pair.Caption) },
+		"image":   func() ([]float32, error) { return s.Queries.EmbedImage(t.Context(), encoded) },
 	} {
 		want := map[string]schemas.Float16s{"caption": pair.T, "image": pair.V}[what]
 		if got, err := embed(); err != nil || !slices.Equal(schemas.NewFloat16s(got).Floats(), want.Floats()) {
@@ -94,7 +95,7 @@ func TestUpSearchesByMeaning(t *testing.T) {
 	cancel()
 	must.Check(t, <-done)
 	closeConsole()
-	if _, err := s.queries.EmbedText(t.Context(), "late"); err == nil {
+	if _, err := s.Queries.EmbedText(t.Context(), "late"); err == nil {
 		t.Error("a query has an answer when the encoder has ended")
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/pairstream/pairstream/internal/crawl/producer"
+	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/service"
 )
@@ -17,6 +17,6 @@ func OnLog(log *stream.Log, rt service.Runtime, s Settings, listener net.Listene
 	}
 	return New(Options{
 		Settings: s, Log: log, Instruments: instruments,
-		Lag: func(ctx context.Context) (int64, error) { return producer.EncoderLag(ctx, log) },
+		Lag: func(ctx context.Context) (int64, error) { return onlog.EncoderLag(ctx, log) },
 	}, listener)
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/log/stream"
-	"github.com/pairstream/pairstream/schemas"
 )
 
 // Pace holds how fast a producer publishes. The zero value has no limit.
@@ -61,17 +61,8 @@ func (p *Pace) over(l dataset.Ledger, log *stream.Log, publisher *stream.Publish
 		if err := publisher.Flush(ctx); err != nil {
 			return 0, err
 		}
-		return EncoderLag(ctx, log)
+		return onlog.EncoderLag(ctx, log)
 	}}
-}
-
-// EncoderLag returns the number of pairs that the encoder has not processed.
-func EncoderLag(ctx context.Context, log *stream.Log) (lag int64, err error) {
-	lanes, err := log.Lag(ctx, "encoder", schemas.Pairs)
-	for _, l := range lanes {
-		lag += l.End - max(l.Committed, 0)
-	}
-	return lag, err
 }
 
 // lagPause is the time between two looks at the encoder's lag, which it tells once a second.

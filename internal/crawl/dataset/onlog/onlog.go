@@ -131,3 +131,12 @@ func (l Ledger) Ended(ctx context.Context) (map[int]*schemas.Seal, error) {
 		return nil
 	})
 }
+
+// EncoderLag returns the number of pairs that the encoder has not processed.
+func EncoderLag(ctx context.Context, log *stream.Log) (lag int64, err error) {
+	lanes, err := log.Lag(ctx, "encoder", schemas.Pairs)
+	for _, l := range lanes {
+		lag += l.End - max(l.Committed, 0)
+	}
+	return lag, err
+}

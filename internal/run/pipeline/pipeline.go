@@ -1,0 +1,137 @@
+// Package pipeline runs all five stages in one process, and beside them the console and the HTTP door.
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/run/rundir"
+
+	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
+
+	encoderservice "github.com/pairstream/pairstream/encoder/service"
+
+	grouperservice "github.com/pairstream/pairstream/grouper/service"
+
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
+
+	indexerservice "github.com/pairstream/pairstream/indexer/service"
+	"github.com/pairstream/pairstream/internal/base/cputime"
+	"github.com/pairstream/pairstream/internal/base/interrupt"
+	"github.com/pairstream/pairstream/internal/crawl/ingest"
+	"github.com/pairstream/pairstream/internal/log/broker"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/operate/console"
+	"github.com/pairstream/pairstream/internal/process/service"
+	"golang.org/x/sync/errgroup"
+)
+
+// Settings holds the settings of all five stages in one process: those of the services together.
+type Settings struct {
+	Process       service.Process
+	Stream        stream.Config
+	Device        device.Settings
+	Encoder       encoderservice.Settings
+	Indexer       indexerservice.Settings
+	Grouper       grouperservice.Settings
+	Discriminator discriminatorservice.Settings
+	Trainer       trainerservice.Settings
+	Console       console.Settings
+	Ingest        ingest.Settings
+}
+
+// Validate refuses settings that allow a record to be larger than its topic takes, and a second pipeline beside rank
+// 0's.
+func (p Settings) Validate() error {
+	var second error
+	if p.Trainer.Ranks.Rank > 0 {
+		second = fmt.Errorf("RANK is %d, want 0 where all stages run in one process: the other ranks run the trainer alone", p.Trainer.Ranks.Rank)
+	}
+	return errors.Join(service.ValidateRecords(p.Indexer, p.Stream.MaxMessageBytes), service.ValidateRecords(p.Grouper, p.Stream.MaxMessageBytes), second)
+}
+
+// Stages holds the counters of a running pipeline.
+type Stages struct {
+	Of string // begins the names of the stages where processor time is counted
+
+	Encoder, Indexer, Grouper, Discriminator, trainer stream.Counters
+
+	encoding, indexing, scoring, training torch.Meter
+
+	Queries *encoderservice.Queries // of the console, to the encoder's model
+}
+
+// NewStages returns counters at zero.
+func NewStages() *Stages { return &Stages{Queries: encoderservice.NewQueries()} }
+
+// RunStages runs the five stages in this process, until training ends or ctx does. They share what is in shared. Only
+// the trainer has a worker to itself, so that a step and the scoring of the batches after it run side by side.
+//
+// RunStages tells observe of every step. Without observe, another program is the trainer, and the stages run until
+// ctx ends.
+func RunStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared *device.Shared, p Settings, s *Stages, observe func(trainerservice.Step)) error {
+	all, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	run := func(name string, counters *stream.Counters, work func(context.Context, *service.Instruments) error) {
+		instruments, err := rt.NewInstruments(name, counters)
+		all.Go(func() error {
+			if err == nil {
+				err = work(cputime.As(ctx, s.Of+name), instruments)
+			}
+			if ctx.Err() != nil {
+				err = interrupt.Failure(err)
+			}
+			if err == nil {
+				return nil
+			}
+			return fmt.Errorf("%s: %w", name, err)
+		})
+	}
+	run(encoderservice.Name, &s.Encoder, func(ctx context.Context, i *service.Instruments) error {
+		ctx, tools := shared.For(ctx, log, i, &s.encoding)
+		return encoderservice.RunWithQueries(ctx, tools, p.Encoder, s.Queries)
+	})
+	run(indexerservice.Name, &s.Indexer, func(ctx context.Context, i *service.Instruments) error {
+		ctx, tools := shared.For(ctx, log, i, &s.indexing)
+		return indexerservice.Run(ctx, tools, p.Indexer)
+	})
+	run(grouperservice.Name, &s.Grouper, func(ctx context.Context, i *service.Instruments) error {
+		return grouperservice.Run(ctx, log, i, p.Grouper)
+	})
+	run(discriminatorservice.Name, &s.Discriminator, func(ctx context.Context, i *service.Instruments) error {
+		ctx, tools := shared.For(ctx, log, i, &s.scoring)
+		return discriminatorservice.Run(ctx, tools, p.Discriminator)
+	})
+	if observe == nil {
+		return all.Wait()
+	}
+	run(trainerservice.Name, &s.trainer, func(ctx context.Context, i *service.Instruments) error {
+		ctx, tools := shared.For(ctx, log, i, &s.training)
+		err := trainerservice.RunObserved(ctx, tools.Alone(), p.Trainer, observe)
+		if err == nil {
+			stop() // when every lane has ended, the others have nothing left to do
+		}
+		return err
+	})
+	return all.Wait()
+}
+
+// Run runs the stages like [RunStages], with a worker and a cache of images that nobody else has.
+func Run(ctx context.Context, log *stream.Log, rt service.Runtime, p Settings, s *Stages, withoutTrainer bool) error {
+	observe := func(trainerservice.Step) {}
+	if withoutTrainer {
+		observe = nil
+	}
+	shared := device.NewShared(p.Device, nil)
+	err := RunStages(ctx, log, rt, shared, p, s, observe)
+	return errors.Join(err, shared.Close())
+}
+
+// OpenLog connects to KAFKA_BROKERS, or starts the embedded broker with its data in dir.
+func OpenLog(ctx context.Context, rt service.Runtime, cfg stream.Config, addr, dir string) (*stream.Log, func() error, error) {
+	return rundir.Open(ctx, cfg, broker.Options{Addr: addr, DataDir: dir}, stream.Options{Logger: rt.Log, Registerer: rt.Registry}, (*stream.Log).EnsureTopics)
+}
