@@ -2,6 +2,7 @@ package grouper
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/base/invalid"
@@ -50,8 +51,8 @@ type Options struct {
 	Epochs    int      `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
 	BatchSize int      `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
 
-	EpochOrder  EpochOrder `env:"EPOCH_ORDER" envDefault:"group" desc:"group: all epochs of a group, then the next; lane: epoch by epoch over EPOCH_GROUPS groups of a lane"`
-	EpochGroups int        `env:"EPOCH_GROUPS" envDefault:"1" desc:"W of EPOCH_ORDER=lane: groups that go through their epochs together; a seal ends them earlier"`
+	EpochOrder  EpochOrder `envDefault:"group"` // by lane where EpochGroups is more than 1
+	EpochGroups int        `env:"EPOCH_GROUPS" envDefault:"1" desc:"W: groups of a lane that go through their epochs together, epoch by epoch; a seal ends them earlier; 1: all epochs of a group, then the next group"`
 
 	QueueSize       int    `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
 	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
@@ -63,10 +64,10 @@ type Options struct {
 	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
 
 	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
-	Texts      TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share, all or none"`
-	TextShare  float64  `env:"TEXT_SHARE" envDefault:"0" desc:"share of captions replaced by TEXTS=share"`
+	Texts      TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share:0.3 (that share of the group), all or none. A curriculum ends with the first group; curriculum:30 counts 30 epochs, at least 4, through the groups of a lane"`
+	TextShare  float64  `envDefault:"0"` // of the captions, with [TextShare]
 
-	CurriculumEpochs int `env:"CURRICULUM_EPOCHS" envDefault:"0" desc:"TEXTS=curriculum: epochs after which it is over, at least 4, counted through the groups of a lane; 0: EPOCHS, so that only the first group has it"`
+	CurriculumEpochs int `envDefault:"0"` // epochs after which a curriculum is over, counted through the groups of a lane; 0: Epochs
 
 	Workers int `envDefault:"1"` // goroutines for similarities; changes no mini-batch
 }
@@ -82,10 +83,25 @@ func Defaults() Options {
 	}
 }
 
+// Normal returns the options as marks hold them: numbers stand beside their words.
+func (o Options) Normal() Options {
+	if o.EpochGroups > 1 {
+		o.EpochOrder = OrderLane
+	}
+	if word, number, ok := invalid.Numbered(o.Texts, TextShare); ok {
+		o.Texts, o.TextShare = word, number
+	}
+	if word, number, ok := invalid.Numbered(o.Texts, TextCurriculum); ok && number == math.Trunc(number) {
+		o.Texts, o.CurriculumEpochs = word, int(number)
+	}
+	return o
+}
+
 // Validate reports every setting that cannot be used, all at once. It passes over settings of other strategies than the
 // chosen one.
 func (o Options) Validate() error {
 	const strategy, batchSize, clusters, perCluster = invalid.Field("Strategy"), invalid.Field("BatchSize"), invalid.Field("Clusters"), invalid.Field("PerCluster")
+	o = o.Normal()
 	var l invalid.List
 	l.Want(slices.Contains([]Strategy{StrategyRandom, StrategyGRIT, StrategyGNS}, o.Strategy),
 		"%s is %q, want random, grit or gns", strategy, o.Strategy)
@@ -94,14 +110,16 @@ func (o Options) Validate() error {
 	l.Want(o.Candidates >= 0 && o.Candidates < max(o.BatchSize, 1),
 		"%s (m) is %d, want 0..%d, one less than %s", invalid.Field("Candidates"), o.Candidates, max(o.BatchSize, 1)-1, batchSize)
 	l.Want(slices.Contains([]TextRule{TextCurriculum, TextShare, TextAll, TextNone}, o.Texts),
-		"%s is %q, want curriculum, share, all or none", invalid.Field("Texts"), o.Texts)
+		"%s is %q, want curriculum, curriculum:N, share:N, all or none", invalid.Field("Texts"), o.Texts)
 	if o.Texts == TextShare {
-		invalid.Within(&l, "TextShare", o.TextShare, 0, 1)
+		l.Want(o.TextShare >= 0 && o.TextShare <= 1, "%s is share:%g, want a share of 0..1", invalid.Field("Texts"), o.TextShare)
 	}
 	l.Want(slices.Contains([]EpochOrder{OrderGroup, OrderLane, ""}, o.EpochOrder), "%s is %q, want group or lane", invalid.Field("EpochOrder"), o.EpochOrder)
+	least := 0 // as 1, in marks of earlier groupers
 	if o.EpochOrder == OrderLane {
-		invalid.AtLeast(&l, "EpochGroups", o.EpochGroups, 1)
+		least = 1
 	}
+	invalid.AtLeast(&l, "EpochGroups", o.EpochGroups, least)
 	o.validateCurriculum(&l)
 	invalid.AtLeast(&l, "Workers", o.Workers, 1)
 	switch o.Strategy {
@@ -120,12 +138,12 @@ func (o Options) Validate() error {
 // validateCurriculum refuses a curriculum that is over before it has taught anything: it replaces captions in the first
 // half of its epochs, and all of them in the first.
 func (o Options) validateCurriculum(l *invalid.List) {
-	const texts, length = invalid.Field("Texts"), invalid.Field("CurriculumEpochs")
-	invalid.AtLeast(l, length, o.CurriculumEpochs, 0)
+	const texts = invalid.Field("Texts")
+	l.Want(o.CurriculumEpochs >= 0, "%s is %s:%d, want at least %d epochs", texts, TextCurriculum, o.CurriculumEpochs, leastCurriculum)
 	if o.Texts == TextCurriculum && o.Epochs >= 1 {
 		l.Want(o.curriculumEpochs() >= leastCurriculum,
-			"%s is %s over %d epochs, want at least %d: raise %s, which counts the epochs of all groups of a lane, or take %s=%s",
-			texts, TextCurriculum, o.curriculumEpochs(), leastCurriculum, length, texts, TextNone)
+			"%s is %s over %d epochs, want at least %d: take %s=%[2]s:%[4]d or more, which counts the epochs of all groups of a lane, or %[5]s=%[6]s",
+			texts, TextCurriculum, o.curriculumEpochs(), leastCurriculum, texts, TextNone)
 	}
 }
 

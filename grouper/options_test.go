@@ -28,13 +28,13 @@ func TestValidate(t *testing.T) {
 		"all others":               {func(o *Options) { o.Candidates = 95 }, ""},
 		"more than all others":     {func(o *Options) { o.Candidates = 96 }, "Candidates (m) is 96, want 0..95"},
 		"texts":                    {func(o *Options) { o.Texts = "some" }, `Texts is "some"`},
-		"share above one":          {func(o *Options) { o.Texts, o.TextShare = TextShare, 1.01 }, "TextShare is 1.01"},
-		"share that is none":       {func(o *Options) { o.Texts, o.TextShare = TextShare, math.NaN() }, "TextShare is NaN"},
+		"share above one":          {func(o *Options) { o.Texts, o.TextShare = TextShare, 1.01 }, "Texts is share:1.01, want a share of 0..1"},
+		"share that is none":       {func(o *Options) { o.Texts, o.TextShare = TextShare, math.NaN() }, "Texts is share:NaN"},
 		"share of everything":      {func(o *Options) { o.Texts, o.TextShare = TextShare, 1 }, ""},
 		"curriculum of one epoch":  {func(o *Options) { o.Texts, o.Epochs = TextCurriculum, 1 }, "Texts is curriculum over 1 epochs, want at least 4"},
 		"curriculum of three":      {func(o *Options) { o.Texts, o.CurriculumEpochs = TextCurriculum, 3 }, "Texts is curriculum over 3 epochs, want at least 4"},
 		"curriculum over groups":   {func(o *Options) { o.Texts, o.Epochs, o.CurriculumEpochs = TextCurriculum, 1, 4 }, ""},
-		"curriculum of less":       {func(o *Options) { o.CurriculumEpochs = -1 }, "CurriculumEpochs is -1"},
+		"curriculum of less":       {func(o *Options) { o.CurriculumEpochs = -1 }, "Texts is curriculum:-1, want at least 4 epochs"},
 		"order of epochs":          {func(o *Options) { o.EpochOrder = "pair" }, `EpochOrder is "pair", want group or lane`},
 		"window of no groups":      {func(o *Options) { o.EpochOrder, o.EpochGroups = OrderLane, 0 }, "EpochGroups is 0, want at least 1"},
 		"no workers":               {func(o *Options) { o.Workers = 0 }, "Workers is 0"},
@@ -69,5 +69,25 @@ func TestValidate(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no options at all: %v says nothing about %s", err, want)
 		}
+	}
+}
+
+// TestNumbersStandBesideTheirWords reads what a setting says in one text. Marks hold words and numbers apart.
+func TestNumbersStandBesideTheirWords(t *testing.T) {
+	for text, want := range map[TextRule]Options{
+		"none": {Texts: TextNone}, "all": {Texts: TextAll}, "share": {Texts: TextShare}, "curriculum": {Texts: TextCurriculum},
+		"share:0.25":    {Texts: TextShare, TextShare: 0.25},
+		"curriculum:30": {Texts: TextCurriculum, CurriculumEpochs: 30},
+		"curriculum:x":  {Texts: "curriculum:x"}, "curriculum:4.5": {Texts: "curriculum:4.5"}, "all:1": {Texts: "all:1"},
+	} {
+		if got := (Options{Texts: text}).Normal(); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+	if got := (Options{EpochGroups: 3}).Normal(); got.EpochOrder != OrderLane {
+		t.Errorf("three groups together: order %q, want %q", got.EpochOrder, OrderLane)
+	}
+	if one := (Options{EpochGroups: 1, EpochOrder: OrderGroup}); one.Normal() != one {
+		t.Errorf("one group at a time: %+v, want %+v", one.Normal(), one)
 	}
 }

@@ -35,15 +35,15 @@ type Options struct {
 	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
 	Window        int     `env:"-"` // embeddings back from each within which a pair counts once, whatever its group; 0: within its group only
 	SameImage     string  `json:",omitempty" env:"DEDUPE_IMAGES" envDefault:"keep" desc:"pairs whose image one of the lane's latest 1,048,576 embeddings has with another caption: keep, count or drop"`
-	NearImage     string  `json:",omitempty" env:"DEDUPE_NEAR" envDefault:"keep" desc:"pairs whose image resembles that of an earlier pair in its cluster of the group: keep, count or drop (SemDeDup)"`
-	NearCosine    float64 `json:",omitempty" env:"DEDUPE_NEAR_COSINE" envDefault:"0.95" desc:"cosine of two images' vectors above which they resemble one another, where DEDUPE_NEAR is count or drop"`
+	NearImage     string  `json:",omitempty" env:"DEDUPE_NEAR" envDefault:"keep" desc:"pairs whose image resembles that of an earlier pair in its cluster of the group: keep, count or drop (SemDeDup); drop:0.9 sets the cosine of two vectors above which images resemble one another, 0.95 without"`
+	NearCosine    float64 `json:",omitempty" envDefault:"0.95"` // above which two images resemble one another, where NearImage is count or drop
 	Seed          uint64  `env:"-"`
 	Repack        string  `json:",omitempty" env:"-"` // URL of the folder that gets smaller copies of the members' images; empty: there are none
 	RepackSide    int     `json:",omitempty" env:"-"` // most pixels of a copy's shorter side; 0 unless Repack is set
-	Scope         string  `json:",omitempty" env:"NEIGHBORS_SCOPE" envDefault:"group" desc:"where neighbours are looked for besides the group: group (nowhere), lane (earlier groups of the lane) or crawl (closed groups of all lanes); needs SEGMENTS_ROOT"`
-	Asked         int     `json:",omitempty" env:"NEIGHBORS_GROUPS" envDefault:"8" desc:"most closed groups that a group asks, the latest, where NEIGHBORS_SCOPE is lane or crawl"`
-	Segments      bool    `json:"-" env:"-"` // a closed group has a segment, which later ones ask; changes no record
-	Threads       int     `envDefault:"0"`   // of neighbour search and k-means; 0: all processors; changes no record
+	Scope         string  `json:",omitempty" env:"NEIGHBORS_SCOPE" envDefault:"group" desc:"where neighbours are looked for besides the group: group (nowhere), lane (earlier groups of the lane) or crawl (closed groups of all lanes); lane:4 asks the latest 4 closed groups, 8 without; needs SEGMENTS_ROOT"`
+	Asked         int     `json:",omitempty" envDefault:"8"` // most closed groups that a group asks, the latest, where Scope is lane or crawl
+	Segments      bool    `json:"-" env:"-"`                 // a closed group has a segment, which later ones ask; changes no record
+	Threads       int     `envDefault:"0"`                   // of neighbour search and k-means; 0: all processors; changes no record
 }
 
 // DefaultOptions returns the settings of the GPN-S paper.
@@ -63,8 +63,14 @@ const (
 // maxGroupSize keeps positions in int32 columns, and the reservation for vectors within the address space.
 const maxGroupSize = 100_000_000
 
-// Normal returns the options as marks hold them: what changes nothing is empty.
+// Normal returns the options as marks hold them: numbers stand beside their words, and what changes nothing is empty.
 func (o Options) Normal() Options {
+	if word, number, ok := invalid.Numbered(o.NearImage, CountImages, DropImages); ok {
+		o.NearImage, o.NearCosine = word, number
+	}
+	if word, number, ok := invalid.Numbered(o.Scope, schemas.ScopeLane, schemas.ScopeCrawl); ok && number == math.Trunc(number) {
+		o.Scope, o.Asked = word, int(number)
+	}
 	if o.Scope == "group" {
 		o.Scope, o.Asked = "", 0
 	}
@@ -95,14 +101,14 @@ func (o Options) Validate() error {
 			invalid.Field(policy.field), policy.value, CountImages, DropImages)
 	}
 	if o.NearImage != KeepImages {
-		l.Want(o.NearCosine > 0 && o.NearCosine < 1, "%s is %g, want a number above 0 and below 1", invalid.Field("NearCosine"), o.NearCosine)
+		l.Want(o.NearCosine > 0 && o.NearCosine < 1, "%s is %s:%g, want a cosine above 0 and below 1", invalid.Field("NearImage"), o.NearImage, o.NearCosine)
 	}
 	if o.Repack != "" {
 		invalid.Within(&l, "RepackSide", o.RepackSide, LeastRepackSide, MostRepackSide)
 	}
 	if o.Scope != "" {
 		l.Want(o.Scope == schemas.ScopeLane || o.Scope == schemas.ScopeCrawl, "%s is %q, want %q or %q", invalid.Field("Scope"), o.Scope, schemas.ScopeLane, schemas.ScopeCrawl)
-		invalid.Within(&l, "Asked", o.Asked, 1, schemas.MaxAsked)
+		l.Want(o.Asked >= 1 && o.Asked <= schemas.MaxAsked, "%s is %s:%d, want 1 to %d groups", invalid.Field("Scope"), o.Scope, o.Asked, schemas.MaxAsked)
 	}
 	l.Want(o.Modality == Image || o.Modality == Text, "%s is %q, want %q or %q", invalid.Field("Modality"), o.Modality, Image, Text)
 	invalid.Within(&l, "P", o.P, 0, 1)

@@ -51,7 +51,7 @@ type Settings struct {
 
 // Options returns what the core is told.
 func (s Settings) Options() grouper.Options {
-	o := s.Core
+	o := s.Core.Normal()
 	o.Seed, o.Workers = s.Run.Seed, runtime.GOMAXPROCS(0)
 	return o
 }

@@ -2,7 +2,7 @@
 // core in the order in which the core asks for them, and writes batches.
 //
 // A crash takes a lane back to the start of its epoch. Every batch carries a mark. It leads to the group's manifest, or
-// to the window's first with EPOCH_ORDER=lane, and to the batches and features of the epoch before. The core reads the
+// to the window's first with EPOCH_GROUPS above 1, and to the batches and features of the epoch before. The core reads the
 // members anew and makes the same batches. How much it reads does not grow with the epochs. The mark holds the options
 // that the group was begun with. A new owner with other options finishes that group with the old ones, and makes the
 // next with its own.

@@ -18,12 +18,12 @@ func TestEpochsAfterKills(t *testing.T) {
 	besideOthers(t)
 	for name, settings := range map[string]map[string]string{
 		"one epoch": {
-			"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum", "CURRICULUM_EPOCHS": "4",
+			"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum:4",
 			"MOMENTUM": "true", "MOMENTUM_QUEUE": "8", "ITC_TARGETS": "distilled", "ITC_TRIPLE": "true", "ITC_ALPHA_RAMP_STEPS": "4", // TCL
 		},
 		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12", "ITC_SOFT_FROM_EPOCH": "1", "AUGMENT_OPS": "3", "AUGMENT_LEVEL": "10"},
 		"lane by lane": {
-			"EPOCH_ORDER": "lane", "EPOCH_GROUPS": "3", "GROUP_SIZE": "8", "EPOCHS": "4", "TEXTS": "curriculum", "LR_SCHEDULE": "stream",
+			"EPOCH_GROUPS": "3", "GROUP_SIZE": "8", "EPOCHS": "4", "TEXTS": "curriculum", "LR_SCHEDULE": "stream",
 		},
 		"as released code": {
 			"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "SAME_IMAGE_NEGATIVES": "true", "GRIT_FEATURES": "unshuffled",

@@ -126,7 +126,7 @@ func newWorld(t *testing.T, rt *rapid.T, s site, brokers string, sum *tally) *wo
 		"KAFKA_BROKERS": brokers, "LANES": fmt.Sprint(worldLanes), "SEED": "3", "BUCKET_ROOTS": "file://" + w.bucket(), "TRAIN_EXIT_AT_END": "true",
 		"ENCODER_CHECKPOINT": s.weights, "COND_CHECKPOINT": s.weights, "COND_MIN_PRECISION": "0", "TRAIN_INIT": s.weights, "TORCH_THREADS": "1",
 		"ENCODER_BATCH_SIZE": "3", "GROUP_SIZE": "6", "CLUSTERS": "2", "NEIGHBORS_K": "2", "NEIGHBORS_K1": "2", "NEIGHBORS_K2": "4", "NOUN_MIN_COUNT": "1",
-		"EPOCHS": "2", "EPOCH_GROUPS": "2", "STEP_BATCHES": "1", "BATCH_SIZE": "4", "QUEUE_SIZE": "8", "SEARCH_SPACE": "8", "CANDIDATES": "1", "UNI_WEIGHT": "1", "GNS_CLUSTERS": "1", "GNS_PER_CLUSTER": "2",
+		"EPOCHS": "2", "EPOCH_GROUPS": "1", "STEP_BATCHES": "1", "BATCH_SIZE": "4", "QUEUE_SIZE": "8", "SEARCH_SPACE": "8", "CANDIDATES": "1", "UNI_WEIGHT": "1", "GNS_CLUSTERS": "1", "GNS_PER_CLUSTER": "2",
 		"SPOOL_DIR": filepath.Join(w.bucket(), "spool"), "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "CHECKPOINT_EVERY": "3", "STREAM_SESSION_TIMEOUT": "1s",
 		"WORLD_SIZE": "1", "RANK_JOIN_TIMEOUT": "20s", "REPACK_SIDE": "16",
 		"KAFKA_REPLICATION": os.Getenv("KAFKA_REPLICATION"), "KAFKA_MIN_INSYNC": os.Getenv("KAFKA_MIN_INSYNC"),

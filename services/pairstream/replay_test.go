@@ -31,7 +31,7 @@ func TestRunManifestAndReplay(t *testing.T) {
 		"LANES": "2", "SEED": "3", "BUCKET_ROOTS": "file://" + dir, "TRAIN_EXIT_AT_END": "true", "CHECKPOINT_DIR": in("checkpoints"),
 		"ENCODER_CHECKPOINT": in("w.safetensors"), "COND_CHECKPOINT": in("w.safetensors"), "COND_MIN_PRECISION": "0", "TRAIN_INIT": in("w.safetensors"),
 		"GROUP_SIZE": "9", "CLUSTERS": "3", "NEIGHBORS_K2": "8", "NOUN_MIN_COUNT": "1", "EPOCHS": "2", "BATCH_SIZE": "4", "STEP_BATCHES": "1", "QUEUE_SIZE": "8",
-		"FILTER": `big: width > 1; some: !caption.contains("green")`, "DEDUPE_IMAGES": "count", "DEDUPE_NEAR": "drop", "DEDUPE_NEAR_COSINE": "0.9",
+		"FILTER": `big: width > 1; some: !caption.contains("green")`, "DEDUPE_IMAGES": "count", "DEDUPE_NEAR": "drop:0.9",
 		"SEARCH_SPACE": "8", "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "TORCH_THREADS": "1",
 		"CHECKPOINT_EVERY": "1", "CHECKPOINT_KEEP_EVERY": "4",
 	}

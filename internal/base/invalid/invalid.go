@@ -9,6 +9,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // Field is the name of a field in the options, with dots between the names of nested structs: "Schedule.Rate".
@@ -57,6 +60,17 @@ func (l *List) Err() error { return errors.Join(l.problems...) }
 // Within adds a problem unless low <= value <= high.
 func Within[T cmp.Ordered](l *List, f Field, value, low, high T) {
 	l.Want(value >= low && value <= high, "%s is %v, want %v..%v", f, value, low, high)
+}
+
+// Numbered splits a setting of the form WORD:NUMBER whose word is one of these. Any other setting stays as it is, for
+// the check of its words.
+func Numbered[T ~string](value T, words ...T) (word T, number float64, ok bool) {
+	before, after, _ := strings.Cut(string(value), ":")
+	number, err := strconv.ParseFloat(after, 64)
+	if err != nil || !slices.Contains(words, T(before)) {
+		return value, 0, false
+	}
+	return T(before), number, true
 }
 
 // AtLeast adds a problem unless value >= low.

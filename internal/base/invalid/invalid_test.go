@@ -40,3 +40,17 @@ func TestNamed(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+func TestNumbered(t *testing.T) {
+	for value, want := range map[string]float64{"drop:0.9": 0.9, "drop:8": 8, "count:-1": -1} {
+		word, number, ok := invalid.Numbered(value, "count", "drop")
+		if !ok || number != want || !strings.HasPrefix(value, word+":") {
+			t.Errorf("%q: %q with %v, %t, want %v", value, word, number, ok, want)
+		}
+	}
+	for _, value := range []string{"", ":", "drop", "drop:", "drop:x", ":0.9", "keep:0.9", "drop:0.9:1"} {
+		if word, number, ok := invalid.Numbered(value, "count", "drop"); ok || word != value || number != 0 {
+			t.Errorf("%q: %q with %v, %t, want it as it is", value, word, number, ok)
+		}
+	}
+}

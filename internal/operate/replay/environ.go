@@ -67,11 +67,11 @@ func opens(s config.Setting, value string) string {
 }
 
 // warnUnknown says what became of a setting that this version does not have. It is silent where the value holds anyway.
-func warnUnknown(warn func(format string, args ...any), name, value string) {
-	line, _, known := config.RemovedSetting(name, value)
+func warnUnknown(warn func(format string, args ...any), name string, settings map[string]string) {
+	line, _, known := config.RemovedSetting(name, settings)
 	switch {
 	case !known:
-		warn("%s=%s: this version does not know the setting", name, display.Redacted(value))
+		warn("%s=%s: this version does not know the setting", name, display.Redacted(settings[name]))
 	case line != "":
 		warn("%s", line)
 	}
@@ -100,11 +100,12 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 	warn := func(format string, args ...any) {
 		warnings = append(warnings, display.Printable(fmt.Sprintf(format, args...)))
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Settings)) {
-		value, here := m.Settings[name], environ[name]
+	ran := config.Renewed(m.Settings)
+	for _, name := range slices.Sorted(maps.Keys(ran)) {
+		value, here := ran[name], environ[name]
 		s, ok := settings[name]
 		if !ok {
-			warnUnknown(warn, name, value)
+			warnUnknown(warn, name, ran)
 			continue
 		}
 		what := opens(s, value)
@@ -125,7 +126,7 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Overrides)) {
 		if _, ok := settings[name]; !ok {
-			warnUnknown(warn, name, p.Overrides[name])
+			warnUnknown(warn, name, p.Overrides)
 			continue
 		}
 		values[name] = p.Overrides[name]

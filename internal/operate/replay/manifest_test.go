@@ -158,6 +158,16 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
+// TestEnvironOfAnEarlierBuild runs a run again whose manifest has two settings that one says now.
+func TestEnvironOfAnEarlierBuild(t *testing.T) {
+	m := exampleManifest()
+	m.Settings = map[string]string{"TEXTS": "share", "TEXT_SHARE": "0.3", "CURRICULUM_EPOCHS": "0", "LOSS_TRIES": "3"}
+	got, warnings := m.Environ([]config.Setting{{Variable: "TEXTS", Default: "none"}}, nil, Place{Namespace: "exp"})
+	if got["TEXTS"] != "share:0.3" || len(warnings) > 0 {
+		t.Errorf("TEXTS is %q, warnings %q, want share:0.3 and none", got["TEXTS"], warnings)
+	}
+}
+
 // TestManifestOpensNothing has a manifest of a stranger that names where to connect, what to listen on, secrets,
 // programs and other machines. The environment and --set alone may.
 func TestManifestOpensNothing(t *testing.T) {

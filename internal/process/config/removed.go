@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/process/recipe"
@@ -16,6 +18,9 @@ type removed struct {
 	value   string // what holds now, in the words of the former setting; a value that says the same is passed over
 	instead string // what decides now
 	refused bool   // records or training would change without a word: the process does not start
+
+	// renew returns which settings say the same now; nil: none does. value is then the default of theirs.
+	renew func(old map[string]string) map[string]string
 }
 
 // fixed returns a setting that became a constant, and changes no record.
@@ -26,14 +31,41 @@ func replaced(value, instead string) removed {
 	return removed{value: value, instead: instead, refused: true}
 }
 
+// merged returns a setting that another one says now, whose default is this.
+func merged(standard, instead string, renew func(old map[string]string) map[string]string) removed {
+	return removed{value: standard, instead: instead, refused: true, renew: renew}
+}
+
 // removals has every setting that users may still set from an earlier build.
 var removals = map[string]removed{
-	"CLUSTER_ITERATIONS":     replaced("20", "k-means takes at most 20 iterations"),
-	"CLUSTER_MODALITY":       replaced("image", "images are clustered, as in GPN-S"),
-	"COND_KEEP":              fixed("4000000", "a lane keeps 4,000,000 scores"),
-	"COND_PART":              fixed("0", "8 candidates at once on the processor, 128 on a GPU"),
-	"CONSOLE_INDEX_PAIRS":    fixed("10000000", "the console's index holds 10,000,000 pairs"),
-	"ENCODER_WORKERS":        fixed("", "four images are read at once for each processor; GOMAXPROCS takes fewer"),
+	"CLUSTER_ITERATIONS":  replaced("20", "k-means takes at most 20 iterations"),
+	"CLUSTER_MODALITY":    replaced("image", "images are clustered, as in GPN-S"),
+	"COND_KEEP":           fixed("4000000", "a lane keeps 4,000,000 scores"),
+	"COND_PART":           fixed("0", "8 candidates at once on the processor, 128 on a GPU"),
+	"CONSOLE_INDEX_PAIRS": fixed("10000000", "the console's index holds 10,000,000 pairs"),
+	"ENCODER_WORKERS":     fixed("", "four images are read at once for each processor; GOMAXPROCS takes fewer"),
+	"CURRICULUM_EPOCHS": merged("none", "TEXTS=curriculum:EPOCHS says it", func(old map[string]string) map[string]string {
+		curriculum := old["TEXTS"] == "curriculum" || old["TEXTS"] == "" && strings.HasPrefix(old["RECIPE"], "gpn-s")
+		if !curriculum || recipe.SameValue(old["CURRICULUM_EPOCHS"], "0") {
+			return nil
+		}
+		return map[string]string{"TEXTS": "curriculum:" + old["CURRICULUM_EPOCHS"]}
+	}),
+	"DEDUPE_NEAR_COSINE": merged("keep", "DEDUPE_NEAR=drop:COSINE or count:COSINE says it", func(old map[string]string) map[string]string {
+		return numbered(old, "DEDUPE_NEAR", "DEDUPE_NEAR_COSINE", "count", "drop")
+	}),
+	"EPOCH_ORDER": merged("1", "EPOCH_GROUPS above 1 goes epoch by epoch over so many groups of a lane", func(old map[string]string) map[string]string {
+		if old["EPOCH_ORDER"] != "lane" {
+			return map[string]string{"EPOCH_GROUPS": "1"}
+		}
+		return map[string]string{"EPOCH_GROUPS": cmp.Or(old["EPOCH_GROUPS"], "1")}
+	}),
+	"NEIGHBORS_GROUPS": merged("group", "NEIGHBORS_SCOPE=lane:GROUPS or crawl:GROUPS says it", func(old map[string]string) map[string]string {
+		return numbered(old, "NEIGHBORS_SCOPE", "NEIGHBORS_GROUPS", "lane", "crawl")
+	}),
+	"TEXT_SHARE": merged("none", "TEXTS=share:NUMBER says it", func(old map[string]string) map[string]string {
+		return numbered(old, "TEXTS", "TEXT_SHARE", "share")
+	}),
 	"GRIT_START_AS_RELEASED": replaced("false", "a walk of grit begins anywhere, as the paper says"),
 	"GRIT_SAME_IMAGE":        replaced("false", "SAME_IMAGE_NEGATIVES of the grouper is one switch for the walk, ITC, ITM and Con-D"),
 	"GROUPER_SPOOL_DIR":      replaced("", "groups that wait for their next epoch lie in the folder that TMPDIR names"),
@@ -58,12 +90,20 @@ var removals = map[string]removed{
 	"STREAM_STALL_AFTER":     fixed("10m", "a lane is reported as stalled after 10m"),
 }
 
+// numbered returns the setting of one of these words with the number that stood in a setting of its own.
+func numbered(old map[string]string, word, number string, words ...string) map[string]string {
+	if !slices.Contains(words, old[word]) {
+		return nil // the number had no effect
+	}
+	return map[string]string{word: old[word] + ":" + old[number]}
+}
+
 // TellRemoved looks for settings of earlier builds in an environment. It prints a line for each that has no effect, and
 // returns an error for those without which records, training or what is deleted would change.
 func TellRemoved(w io.Writer, environ map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(removals)) {
-		line, refused, _ := RemovedSetting(name, environ[name])
+		line, refused, _ := RemovedSetting(name, environ)
 		switch {
 		case line == "":
 		case refused:
@@ -75,13 +115,52 @@ func TellRemoved(w io.Writer, environ map[string]string) error {
 	return errors.Join(problems...)
 }
 
-// RemovedSetting says what stands in the place of a setting that was removed. The line is empty where the value is what
-// holds anyway. Without known no setting of this name was removed.
-func RemovedSetting(name, value string) (line string, refused, known bool) {
+// RemovedSetting says what stands in the place of a setting that was removed. The line is empty where what it says in
+// these settings holds anyway. Without known no setting of this name was removed.
+func RemovedSetting(name string, settings map[string]string) (line string, refused, known bool) {
 	r, known := removals[name]
-	if !known || value == "" || recipe.SameValue(value, r.value) {
+	value := settings[name]
+	if !known || value == "" || r.renew == nil && recipe.SameValue(value, r.value) {
 		return "", false, known
 	}
-	shown := display.Printable(display.Redacted(value))
-	return fmt.Sprintf("%s=%s has no effect, the setting was removed: %s; take it out", name, shown, r.instead), r.refused, true
+	shown, instead := display.Printable(display.Redacted(value)), r.instead
+	if r.renew != nil {
+		news := r.renew(settings)
+		if r.holds(settings, news) {
+			return "", false, true
+		}
+		instead += "; set"
+		for _, into := range slices.Sorted(maps.Keys(news)) {
+			instead += " " + into + "=" + display.Printable(display.Redacted(news[into]))
+		}
+	}
+	return fmt.Sprintf("%s=%s has no effect, the setting was removed: %s; take it out", name, shown, instead), r.refused, true
+}
+
+// holds reports whether settings already say what they should say now. The recipe speaks where they are silent, and then
+// the default, which is the value that r gives.
+func (r removed) holds(settings, news map[string]string) bool {
+	now, err := recipe.Overlay(settings)
+	if err != nil {
+		now = settings // whoever parses the recipe's name says what is wrong with it
+	}
+	for into, value := range news {
+		if !recipe.SameValue(value, cmp.Or(now[into], r.value)) {
+			return false
+		}
+	}
+	return true
+}
+
+// Renewed returns the settings of an earlier build's run in the words of this build. Settings that were removed without
+// a successor stay, for [RemovedSetting].
+func Renewed(settings map[string]string) map[string]string {
+	out := maps.Clone(settings)
+	for name, r := range removals {
+		if settings[name] != "" && r.renew != nil {
+			maps.Copy(out, r.renew(settings))
+			delete(out, name)
+		}
+	}
+	return out
 }

@@ -52,6 +52,69 @@ func TestTellRemoved(t *testing.T) {
 	}
 }
 
+// TestMergedSettings gives a start what an earlier build had in two settings. It refuses what would change records, says
+// what to set, and passes over what already holds or never had an effect.
+func TestMergedSettings(t *testing.T) {
+	for _, row := range []struct {
+		environ string
+		says    string // what to set; empty: nothing is wrong
+	}{
+		{"EPOCH_ORDER=lane EPOCH_GROUPS=8", ""},
+		{"EPOCH_ORDER=group", ""},
+		{"EPOCH_ORDER=lane", ""}, // of one group
+		{"EPOCH_ORDER=group EPOCH_GROUPS=8", "EPOCH_GROUPS=1"},
+		{"TEXTS=share TEXT_SHARE=0.3", "TEXTS=share:0.3"},
+		{"TEXTS=all TEXT_SHARE=0.3", ""},
+		{"TEXT_SHARE=0", ""},
+		{"TEXTS=curriculum CURRICULUM_EPOCHS=30", "TEXTS=curriculum:30"},
+		{"RECIPE=gpn-s EPOCHS=1 CURRICULUM_EPOCHS=30", "TEXTS=curriculum:30"},
+		{"RECIPE=mafa CURRICULUM_EPOCHS=30", ""},
+		{"TEXTS=curriculum CURRICULUM_EPOCHS=0", ""},
+		{"DEDUPE_NEAR=drop DEDUPE_NEAR_COSINE=0.9", "DEDUPE_NEAR=drop:0.9"},
+		{"DEDUPE_NEAR=drop:0.9 DEDUPE_NEAR_COSINE=0.9", ""},
+		{"DEDUPE_NEAR_COSINE=0.9", ""},
+		{"NEIGHBORS_SCOPE=lane NEIGHBORS_GROUPS=4", "NEIGHBORS_SCOPE=lane:4"},
+		{"NEIGHBORS_SCOPE=group NEIGHBORS_GROUPS=4", ""},
+	} {
+		environ := fields(row.environ)
+		var out bytes.Buffer
+		err := TellRemoved(&out, environ)
+		if out.Len() > 0 || (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), "; set "+row.says+"; take it out") {
+			t.Errorf("%s: told %q, error %v, want one that says to set %q", row.environ, out.String(), err, row.says)
+		}
+	}
+}
+
+// TestRenewed reads the settings of an earlier build's run, which has all of them, in the words of this build.
+func TestRenewed(t *testing.T) {
+	for was, is := range map[string]string{
+		"EPOCH_ORDER=group EPOCH_GROUPS=8":                      "EPOCH_GROUPS=1",
+		"EPOCH_ORDER=lane EPOCH_GROUPS=8":                       "EPOCH_GROUPS=8",
+		"TEXTS=none TEXT_SHARE=0 CURRICULUM_EPOCHS=0":           "TEXTS=none",
+		"TEXTS=share TEXT_SHARE=0.3 CURRICULUM_EPOCHS=5":        "TEXTS=share:0.3",
+		"TEXTS=curriculum TEXT_SHARE=0 CURRICULUM_EPOCHS=5":     "TEXTS=curriculum:5",
+		"TEXTS=curriculum TEXT_SHARE=0 CURRICULUM_EPOCHS=0":     "TEXTS=curriculum",
+		"DEDUPE_NEAR=keep DEDUPE_NEAR_COSINE=0.95":              "DEDUPE_NEAR=keep",
+		"DEDUPE_NEAR=count DEDUPE_NEAR_COSINE=0.9":              "DEDUPE_NEAR=count:0.9",
+		"NEIGHBORS_SCOPE=crawl NEIGHBORS_GROUPS=8":              "NEIGHBORS_SCOPE=crawl:8",
+		"NEIGHBORS_SCOPE=group NEIGHBORS_GROUPS=8 LOSS_TRIES=5": "NEIGHBORS_SCOPE=group LOSS_TRIES=5",
+	} {
+		if got := Renewed(fields(was)); !maps.Equal(got, fields(is)) {
+			t.Errorf("%s: %v, want %s", was, got, is)
+		}
+	}
+}
+
+// fields reads NAME=VALUE NAME=VALUE.
+func fields(text string) map[string]string {
+	out := map[string]string{}
+	for _, f := range strings.Fields(text) {
+		name, value, _ := strings.Cut(f, "=")
+		out[name] = value
+	}
+	return out
+}
+
 func errorText(err error) string {
 	if err == nil {
 		return ""

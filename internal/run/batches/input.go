@@ -245,9 +245,8 @@ func (p *planning) lastGroup(ctx context.Context, log *stream.Log, lane int) (la
 			if !v.Final {
 				continue
 			}
-			o := p.settings.Grouper.Options()
-			if together := max(1, o.EpochGroups); groups > 1 && (o.EpochOrder != grouper.OrderLane || groups > together) {
-				return 0, fmt.Errorf("lane %d has %d groups, which must go through their epochs together with --features: want EPOCH_ORDER=lane and EPOCH_GROUPS=%d, or a larger GROUP_SIZE", lane, groups, groups)
+			if groups > max(1, p.settings.Grouper.Options().EpochGroups) {
+				return 0, fmt.Errorf("lane %d has %d groups, which must go through their epochs together with --features: want EPOCH_GROUPS=%d, or a larger GROUP_SIZE", lane, groups, groups)
 			}
 			return last, nil
 		}

@@ -88,7 +88,7 @@ func ReadEnv(path string) (map[string]string, error) {
 	return values, err
 }
 
-// readEnv returns what a file sets.
+// readEnv returns what a file sets, in the words of this build.
 func readEnv(path string) (map[string]string, error) {
 	values := make(map[string]string)
 	raw, err := os.ReadFile(path)
@@ -106,7 +106,7 @@ func readEnv(path string) (map[string]string, error) {
 		}
 		values[name] = value
 	}
-	return values, nil
+	return config.Renewed(values), nil
 }
 
 // EnvironOf returns the environment, completed by what a file sets. The environment takes precedence.

@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -28,5 +29,14 @@ func TestRunEnvOpensNothing(t *testing.T) {
 	}
 	if _, err := os.Stat(EnvFile(dir, "x")); !os.IsNotExist(err) {
 		t.Errorf("a file is there: %v", err)
+	}
+}
+
+// TestRunEnvOfAnEarlierBuild reads two settings that one says now.
+func TestRunEnvOfAnEarlierBuild(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, WriteEnv(dir, "", map[string]string{"EPOCH_ORDER": "group", "EPOCH_GROUPS": "8", "SEED": "7"}))
+	if got := must.Get(ReadEnv(EnvFile(dir, "")))(t); !maps.Equal(got, map[string]string{"EPOCH_GROUPS": "1", "SEED": "7"}) {
+		t.Errorf("settings %v, want those of one group at a time", got)
 	}
 }
