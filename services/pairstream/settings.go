@@ -97,7 +97,7 @@ func recipesForPython() ([]byte, error) {
 		for _, s := range config.Settings(trainer.Options{}, dataset.Augmentation{}) {
 			settings[s.Variable] = s.Default
 		}
-		for _, variable := range []string{"LANES", "GROUP_SIZE", "BATCH_SIZE"} {
+		for _, variable := range []string{"LANES", "GROUP_SIZE", "BATCH_SIZE", "EPOCHS"} {
 			settings[variable] = recipe.Size(name, variable)
 		}
 		for variable := range settings {

@@ -5,7 +5,8 @@ It loads and writes pairstream's safetensors, so weights go to and fro between t
     python examples/albef.py --init data/bootstrap.safetensors --checkpoints data/python
     torchrun --standalone --nproc_per_node 8 --max_restarts 3 examples/albef.py --init data/bootstrap.safetensors --checkpoints data/python --device cuda
 
-RECIPE (albef, tcl, grit-vlp, mafa, gpn-s, gpn-s-tcl) chooses images, captions and losses, as for the built-in trainer.
+RECIPE (albef, tcl, grit-vlp, mafa, gpn-s, gpn-s-tcl) chooses images, captions, losses, the mini-batches of a step and the learning rate, as
+for the built-in trainer. PAIRS says for how many pairs the rate is planned.
 
 What it takes from where: the architecture and the ITC of ALBEF (Li et al. 2021) as GRIT-VLP's code has it (keys are
 constants); momentum model, queue and distillation from ALBEF, and the triple contrast from TCL (Yang et al. 2022); ITC's consistency term and MLM at 50 % from GRIT-VLP (eq. 6, section 4.2); smoothed targets,
@@ -154,7 +155,7 @@ class Keys(NamedTuple):
 class ALBEF(nn.Module):
     """The model, and one step's losses as its forward."""
 
-    def __init__(self, shape: Shape, recipe: Recipe | None = None, vocab: list[str] | None = None, accumulate: int = 1) -> None:
+    def __init__(self, shape: Shape, recipe: Recipe | None = None, vocab: list[str] | None = None) -> None:
         super().__init__()
         self.shape, self.recipe, self.vocab = shape, recipe or Recipe(), vocab
         self.visual_encoder = Vision(shape)
@@ -177,7 +178,7 @@ class ALBEF(nn.Module):
                 module.dropout = self.recipe.dropout
         self.momentum: Momentum[ALBEF] | None = None
         if self.recipe.momentum:
-            self.momentum = Momentum(self, shape.embed_dim, decay=self.recipe.momentum_decay, queue=self.recipe.momentum_queue, accumulate=accumulate)
+            self.momentum = Momentum(self, shape.embed_dim, decay=self.recipe.momentum_decay, queue=self.recipe.momentum_queue)
 
     def embed(self, ids: Tensor) -> Tensor:
         e = self.text_encoder.bert.embeddings
@@ -251,6 +252,11 @@ class ALBEF(nn.Module):
         values = {f"loss_{k}": float(v.detach()) for k, v in parts.items()}
         return Output(total, image.detach(), text.detach(), values | {"connections": confirmed})
 
+    def end_step(self) -> None:
+        """End a step on all ranks: the trainer calls it before the optimiser's."""
+        if self.momentum is not None:
+            self.momentum.end(self)
+
     @torch.no_grad()
     def average(self, batch: Batch, image: Tensor, text: Tensor) -> Keys:
         """Return what the batch is compared with: the momentum model's features and the queue, or its own features."""
@@ -323,12 +329,12 @@ class ALBEF(nn.Module):
         return [{"params": decayed, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
 
     @classmethod
-    def load(cls, path: str | Path, recipe: Recipe | None = None, accumulate: int = 1) -> ALBEF:
+    def load(cls, path: str | Path, recipe: Recipe | None = None) -> ALBEF:
         """Read a weights file or a checkpoint of pairstream. The average begins with a checkpoint's, or else with the weights."""
         with safe_open(str(path), "pt") as file:
             about = file.metadata()
             vocab = about["pairstream.vocab"].split("\n") if "pairstream.vocab" in about else None
-            model = cls(Shape(**json.loads(about["pairstream.config"])), recipe, vocab, accumulate)
+            model = cls(Shape(**json.loads(about["pairstream.config"])), recipe, vocab)
             there = set(file.keys())
             own = {name: file.get_tensor(name) for name in model.own_state()}
             average = {name: file.get_tensor(f"momentum.{name}") if f"momentum.{name}" in there else tensor for name, tensor in own.items()}
@@ -353,9 +359,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--init", required=True, help="weights to start from, such as bootstrap makes")
     parser.add_argument("--checkpoints", required=True, help="folder of checkpoints; training goes on from the newest")
-    parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--recipe", default=None, help="albef, tcl, grit-vlp, mafa, gpn-s or gpn-s-tcl; by default RECIPE. A variable such as ITC_TARGETS overrides a value")
-    parser.add_argument("--accumulate", type=int, default=1, help="mini-batches of each rank in a step")
     parser.add_argument("--every", type=int, default=1000, help="steps between two checkpoints")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
@@ -363,7 +367,7 @@ def main() -> None:
     args = parser.parse_args()
 
     recipe = Recipe.of(args.recipe)
-    model = ALBEF.load(args.init, recipe, args.accumulate)
+    model = ALBEF.load(args.init, recipe)
     assert model.vocab is not None, "the weights file has a vocabulary"
     shape = model.shape
     batches = ScoredBatches(
@@ -372,8 +376,10 @@ def main() -> None:
     )  # fmt: skip
     if args.shard:
         model = shard(model, args.device)
-    optimizer = torch.optim.AdamW(model.decay_groups(), lr=args.lr)
-    Trainer(model, optimizer, batches, args.checkpoints, every=args.every, accumulate=args.accumulate, device=args.device).run()
+    Trainer(
+        model, recipe.adamw(model.decay_groups(recipe.weight_decay)), batches, args.checkpoints,
+        every=args.every, accumulate=recipe.accumulate(batches.world), schedule=recipe.factor, clip=recipe.clip, device=args.device,
+    ).run()  # fmt: skip
     state = whole(model.own_state())
     if batches.rank == 0:
         model.save(Path(args.checkpoints) / "weights.safetensors", state)

@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--decoder", default="Salesforce/blip-image-captioning-base", help="weights of the text decoder; empty: no LM")
     parser.add_argument("--checkpoints", required=True, help="folder of checkpoints to train in")
     parser.add_argument("--recipe", default=None, help="mafa or grit-vlp, which need no momentum model; by default RECIPE. A variable such as ITC_ALPHA overrides a value")
-    parser.add_argument("--lr", type=float, default=3e-5)
+    parser.add_argument("--lr", type=float, default=3e-5, help="highest rate; it rises and falls as the recipe's does")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
@@ -112,7 +112,10 @@ def main() -> None:
 
     batches = ScoredBatches(Config.from_env(), transform=recipe.images(size), tokenize=partial(tokenize, tokenizer))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.05)
-    Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
+    Trainer(
+        model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2,
+        accumulate=recipe.accumulate(batches.world), schedule=recipe.factor,
+    ).run()  # fmt: skip
     if batches.rank == 0:
         retrieval.save_pretrained(f"{args.checkpoints}/weights")
         tokenizer.save_pretrained(f"{args.checkpoints}/weights")

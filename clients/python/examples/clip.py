@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--model", default="openai/clip-vit-base-patch32", help="weights of Hugging Face to start from")
     parser.add_argument("--checkpoints", required=True)
     parser.add_argument("--recipe", default=None, help="mafa or grit-vlp, which need no momentum model; by default RECIPE. A variable such as ITC_ALPHA overrides a value")
-    parser.add_argument("--lr", type=float, default=1e-5)
+    parser.add_argument("--lr", type=float, default=1e-5, help="highest rate; it rises and falls as the recipe's does")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
@@ -77,7 +77,10 @@ def main() -> None:
     batches = ScoredBatches(Config.from_env(), transform=recipe.images(inner.config.vision_config.image_size), tokenize=words)
     model = CLIP(inner, recipe)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1)
-    Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
+    Trainer(
+        model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2,
+        accumulate=recipe.accumulate(batches.world), schedule=recipe.factor,
+    ).run()  # fmt: skip
     if batches.rank == 0:
         inner.save_pretrained(f"{args.checkpoints}/weights")
 

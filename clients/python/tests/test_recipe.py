@@ -110,12 +110,24 @@ def test_recipes() -> None:
     assert (gpns.uni, gpns.triple, gpns.distort, gpns.ramp_steps) == (1, False, False, 39062)
     assert Recipe.of("gpn-s", {"STEP_BATCHES": "4"}).ramp_steps == 39062
     assert Recipe.of("albef", {"LANES": "1", "GROUP_SIZE": "6400", "EPOCHS": "3"}).ramp_steps == 12
+    short = Recipe.of("albef", {"PAIRS": "6400", "EPOCHS": "3"})  # TestRecipePlansInPythonAsInGo compares with Go
+    assert (short.ramp_steps, short.lr_total_steps, short.lr_warmup_steps) == (12, 36, 3)
+    assert short.factor(3) == 1 and short.factor(36) == pytest.approx(0.1) and short.accumulate(4) == 2
     assert Recipe.of("tcl", {"AUGMENT_DISTORT": "false", "ITC_ALPHA": "0.3", "ITC_ALPHA_RAMP_STEPS": "7"}).ramp_steps == 7
     grit = Recipe.of("grit-vlp", {})
     assert grit.softening(0) == losses.Consistency(0.2) and not (grit.ecm_itc or grit.ecm_itm or grit.ecm_mlm)
     assert tcl_.ramp(0.4, 0) == 0 and tcl_.ramp(0.4, 39062) == 0.4
     with pytest.raises(SettingError, match="ITC_TARGETS is distilled, and this model has no momentum model"):
         tcl_.softening(0)
+    for variable, value, words in (
+        ("PAIRS", "-1", "PAIRS is '-1', want a whole number of at least 0"), ("LANES", "0", "LANES is '0', want a whole number of at least 1"),
+        ("BATCH_SIZE", "1e2", "BATCH_SIZE is '1e2'"), ("STEP_BATCHES", "0", "STEP_BATCHES is '0'"), ("LR_SCHEDULE", "stream", "LR_SCHEDULE is 'stream', want cosine"),
+        ("LR", "1e-6", "LR_MIN is 1e-05"), ("LR_TOTAL_STEPS", "9", "LR_TOTAL_STEPS is 9, want more than LR_WARMUP_STEPS=1000"),
+    ):  # fmt: skip
+        with pytest.raises(SettingError, match=words):
+            Recipe.of("albef", {variable: value})
+    with pytest.raises(SettingError, match="STEP_BATCHES is 4, want a multiple of the 3 ranks"):
+        Recipe().accumulate(3)
     with pytest.raises(SettingError, match="RECIPE is 'clip', want albef"):
         Recipe.of("clip", {})
     with pytest.raises(SettingError, match="ITC_ALPHA is 'x', want float"):
@@ -160,6 +172,7 @@ def test_momentum_steps_golden(dtype: torch.dtype, file: str, at: str) -> None:
     close("total", out.loss, v[f"{want}{at}.loss_total"], 1e-10 if exact else 2e-6)
     out.loss.backward()
     check_gradients(v, model, dtype, f"{at}.")
+    model.end_step()
     after = [(int(v["out.queue_ptr"]) - (block + 1) * n) % size + i for block in range(size // n) for i in range(n)]
     close("image queue", m.image, v[want + "image_queue"].t()[after], 1e-10 if exact else 1e-5)
     close("text queue", m.text, v[want + "text_queue"].t()[after], 1e-10 if exact else 1e-5)
@@ -213,7 +226,7 @@ def test_negatives_are_drawn() -> None:
 
 
 def test_the_average_moves_once_for_a_step() -> None:
-    model = albef.ALBEF(albef.Shape(), Recipe(dropout=0, momentum=True, momentum_queue=6, momentum_decay=0.5), accumulate=2)
+    model = albef.ALBEF(albef.Shape(), Recipe(dropout=0, momentum=True, momentum_queue=6, momentum_decay=0.5))
     m = model.momentum
     assert m is not None
     before = m.average.vision_proj.bias.clone()
@@ -222,10 +235,14 @@ def test_the_average_moves_once_for_a_step() -> None:
     for batch in range(4):
         m.follow(model)
         m.push(torch.full((4, 32), float(batch)), torch.zeros(4, 32), torch.full((4, 2), batch))
-        want = 0.5 if batch < 2 else 0.75
-        assert torch.allclose(m.average.vision_proj.bias - before, torch.tensor(want))
-        assert m.counts.tolist() == [0 if batch == 0 else 6, batch + 1]
+        assert torch.allclose(m.average.vision_proj.bias - before, torch.tensor(0.5 if batch < 2 else 0.75))
+        assert m.counts.tolist() == ([0, 0] if batch < 2 else [6, 1])
+        if batch % 2:
+            model.end_step()
+    assert m.counts.tolist() == [6, 2]
     assert m.image[:, 0].tolist() == [3, 3, 3, 3, 2, 2] and m.same(torch.tensor([[2, 2]])).tolist() == [[False] * 4 + [True] * 2]
+    model.end_step()  # of a rank that has no batch left
+    assert torch.allclose(m.average.vision_proj.bias - before, torch.tensor(0.875)) and m.counts.tolist() == [6, 3]
     assert not any(p.requires_grad for p in m.parameters())
     assert sum(len(g["params"]) for g in model.decay_groups()) == len(model.own_state())  # type: ignore[arg-type]
 

@@ -317,6 +317,25 @@ def test_shards_are_the_whole_model(new_log: NewLog, pictures: list[Picture], tm
         assert [seq for seq, _ in of] == list(range(COUNTS[lane]))
 
 
+@pytest.mark.parametrize("counts", [[3, 3], [4, 1]])
+def test_ranks_share_a_queue(new_log: NewLog, pictures: list[Picture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: list[int]) -> None:
+    """The keys of all ranks are further negatives of each, as where one process has all mini-batches of a step; lanes end at any time."""
+    monkeypatch.setenv("QUEUE", "20")
+    config = new_log(lanes=2)
+    score(config, pictures, 2, counts=counts)
+    assert Job(config, tmp_path / "two", world=2).finish()[0] == max(counts)
+    state = weights_of(tmp_path / "two")
+    assert state["momentum.counts"].tolist() == [20, max(counts)]
+    if counts[0] != counts[1]:
+        return  # one process alone would make other steps
+    config = new_log(lanes=2)
+    score(config, pictures, 2, counts=counts)
+    alone = new_trainer(config, tmp_path / "one", accumulate=2)
+    assert alone.run() == 3
+    for name, value in alone.model.state_dict().items():
+        torch.testing.assert_close(state[name], value, rtol=0, atol=2e-5)
+
+
 def test_a_momentum_model_is_not_sharded() -> None:
     model = torch.nn.Sequential(Momentum(torch.nn.Linear(2, 2), 2, decay=0.9, queue=4))
     with pytest.raises(InvalidError, match="want a recipe without one"):
@@ -330,7 +349,7 @@ def test_the_example_under_torchrun(new_log: NewLog, pictures: list[Picture], tm
     script = Path(__file__).parents[1] / "examples/albef.py"
     torchrun(
         config, tmp_path / "printed", 2, str(script), "--init", str(tmp_path / "first.safetensors"), "--checkpoints", str(tmp_path / "c"),
-        RECIPE="mafa", BUCKET_ROOTS=tmp_path.as_uri(),
+        RECIPE="mafa", STEP_BATCHES="2", PAIRS="24", EPOCHS="2", BUCKET_ROOTS=tmp_path.as_uri(),
     )  # fmt: skip
     assert newest(tmp_path / "c") == 2 and (tmp_path / "c/weights.safetensors").stat().st_size == (tmp_path / "first.safetensors").stat().st_size
     assert [[seq for seq, _ in lane] for lane in features(config, 2)] == [[0, 1], [0]]

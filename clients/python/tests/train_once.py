@@ -28,7 +28,9 @@ def new_model(seed: int = 0) -> albef.ALBEF:
         image_size=16, patch_size=8, vision_dim=16, vision_depth=1, vision_heads=2, text_hidden=16, text_layers=2, fusion_layer=1, text_heads=2,
         text_intermediate=32, vocab_size=len(WORDS), max_positions=16, embed_dim=8, text_tokens=12,
     )  # fmt: skip
-    return albef.ALBEF(shape, albef.Recipe(dropout=0.1), WORDS)
+    queue = int(os.environ.get("QUEUE", "0"))
+    more = {"targets": "distilled", "momentum": True, "momentum_decay": 0.5, "momentum_queue": queue} if queue else {}
+    return albef.ALBEF(shape, albef.Recipe(dropout=0.1, **more), WORDS)
 
 
 def new_trainer(config: Config, folder: Path | str, **options) -> Trainer:  # type: ignore[no-untyped-def]

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+from torch.optim import AdamW
 
 from ..errors import SettingError
 from . import losses
@@ -23,6 +25,7 @@ from .images import Sized, augment
 from .wordpiece import WordPiece
 
 DEFAULT = "mafa"
+WARMUP_STRIDE = 100  # LR_SCHEDULE=reference: iterations between two updates of the warm-up
 
 
 @lru_cache(maxsize=1)
@@ -73,6 +76,20 @@ class Recipe:
     color: float = 0.0
     ops: int = 2
     level: int = 7
+    step_batches: int = 4  # STEP_BATCHES: mini-batches of a step, on all ranks together
+    lr: float = 1e-4  # LR, the highest rate
+    lr_min: float = 1e-5
+    lr_warmup: float = 1e-5
+    lr_warmup_steps: int = 2000
+    lr_total_steps: int = 1562490  # of the lanes' pairs, or of PAIRS
+    lr_schedule: str = "cosine"  # LR_SCHEDULE: or reference, over epochs
+    lr_epochs: int = 30
+    lr_epoch_steps: int = 10000
+    weight_decay: float = 0.02
+    beta1: float = 0.9  # ADAMW_BETA1, and so on
+    beta2: float = 0.999
+    eps: float = 1e-8
+    clip: float = 0.0  # CLIP_NORM
 
     @classmethod
     def of(cls, name: str | None = None, environ: Mapping[str, str] | None = None) -> Recipe:
@@ -83,9 +100,50 @@ class Recipe:
             raise SettingError(f"RECIPE is {name!r}, want {', '.join(_all())}")
         settings = _all()[name]
         values = {field.name: _parse(VARIABLES[field.name], field.type, environ.get(VARIABLES[field.name]) or settings[VARIABLES[field.name]]) for field in fields(cls)}
-        if not environ.get("ITC_ALPHA_RAMP_STEPS"):
-            values["ramp_steps"] = _ramp(settings, environ)
-        return cls(**values)
+        for field, variable in (("ramp_steps", "ITC_ALPHA_RAMP_STEPS"), ("lr_total_steps", "LR_TOTAL_STEPS"), ("lr_warmup_steps", "LR_WARMUP_STEPS")):
+            if not environ.get(variable):
+                values[field] = _planned(settings, environ)[variable]
+        recipe = cls(**values)
+        recipe._check()
+        return recipe
+
+    def _check(self) -> None:
+        if self.lr_schedule not in ("cosine", "reference"):
+            raise SettingError(f"LR_SCHEDULE is {self.lr_schedule!r}, want cosine or reference: the built-in trainer alone sees the end of a stream")
+        if self.lr_schedule == "cosine" and self.lr_total_steps <= self.lr_warmup_steps:
+            raise SettingError(f"LR_TOTAL_STEPS is {self.lr_total_steps}, want more than LR_WARMUP_STEPS={self.lr_warmup_steps}")
+        if self.lr <= 0 or not 0 <= self.lr_min <= self.lr:
+            raise SettingError(f"LR is {self.lr:g} and LR_MIN is {self.lr_min:g}, want LR above 0, and LR_MIN from 0 to LR")
+        if min(self.step_batches, self.lr_epochs, self.lr_epoch_steps) < 1:
+            raise SettingError("STEP_BATCHES, LR_EPOCHS or LR_EPOCH_STEPS is below 1, want at least 1")
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0, as the built-in trainer has it."""
+        if self.lr_schedule == "cosine":
+            past = step - self.lr_warmup_steps
+            return self._rising(step) if past < 0 else self._falling(past / (self.lr_total_steps - self.lr_warmup_steps))
+        epoch, iteration = divmod(step, self.lr_epoch_steps)
+        return self._falling(epoch / self.lr_epochs) if epoch else self._rising(max(0, iteration - 1) // WARMUP_STRIDE)
+
+    def factor(self, step: int) -> float:
+        """Return the learning rate of a step as a share of the highest one: the schedule of a `Trainer`."""
+        return self.rate(step) / self.lr
+
+    def _rising(self, update: int) -> float:
+        return self.lr if update >= self.lr_warmup_steps else self.lr_warmup + update * (self.lr - self.lr_warmup) / self.lr_warmup_steps
+
+    def _falling(self, done: float) -> float:
+        return self.lr_min if done >= 1 else self.lr_min + 0.5 * (self.lr - self.lr_min) * (1 + math.cos(math.pi * done))
+
+    def accumulate(self, world: int) -> int:
+        """Return the mini-batches that each of so many ranks has in a step."""
+        if self.step_batches % world:
+            raise SettingError(f"STEP_BATCHES is {self.step_batches}, want a multiple of the {world} ranks, which share the mini-batches of a step")
+        return self.step_batches // world
+
+    def adamw(self, groups: Iterable[Any]) -> AdamW:
+        """Return the optimizer of parameters or groups of them; groups may have a weight decay of their own."""
+        return AdamW(groups, lr=self.lr, betas=(self.beta1, self.beta2), eps=self.eps, weight_decay=self.weight_decay)
 
     def images(self, size: int) -> Sized:
         """Return the transform of training images. For evaluation take `resize`."""
@@ -129,6 +187,10 @@ VARIABLES = {
     "low": "ECM_LOW", "negatives": "ITM_NEGATIVES", "mask_probability": "MLM_PROBABILITY", "mlm_distill": "MLM_DISTILL", "momentum": "MOMENTUM",
     "momentum_decay": "MOMENTUM_DECAY", "momentum_queue": "MOMENTUM_QUEUE", "dropout": "DROPOUT", "min_scale": "AUGMENT_MIN_SCALE",
     "distort": "AUGMENT_DISTORT", "flip": "AUGMENT_FLIP", "color": "AUGMENT_COLOR", "ops": "AUGMENT_OPS", "level": "AUGMENT_LEVEL",
+    "step_batches": "STEP_BATCHES", "lr": "LR", "lr_min": "LR_MIN", "lr_warmup": "LR_WARMUP", "lr_warmup_steps": "LR_WARMUP_STEPS",
+    "lr_total_steps": "LR_TOTAL_STEPS", "lr_schedule": "LR_SCHEDULE", "lr_epochs": "LR_EPOCHS", "lr_epoch_steps": "LR_EPOCH_STEPS",
+    "weight_decay": "WEIGHT_DECAY", "beta1": "ADAMW_BETA1", "beta2": "ADAMW_BETA2", "eps": "ADAMW_EPS",
+    "clip": "CLIP_NORM",
 }  # fmt: skip
 
 
@@ -142,13 +204,30 @@ def _parse(variable: str, kind: Any, text: str) -> Any:
         raise SettingError(f"{variable} is {text!r}, want {'true or false' if kind == 'bool' else kind}") from err
 
 
-def _ramp(settings: Mapping[str, str], environ: Mapping[str, str]) -> int:
-    """Return the steps of the epochs over which the share rises: from the sizes that are set, as RECIPE does."""
+def _planned(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, int]:
+    """Return the steps that follow from the data: of the ramp, of the cosine and of the warm-up, as RECIPE derives them in Go."""
+    usual, epoch = _steps_of_epoch(settings, {}), _steps_of_epoch(settings, environ)
+    epochs, of_paper = _size("EPOCHS", settings, environ), int(settings["EPOCHS"])
+    total = int(settings["LR_TOTAL_STEPS"]) // usual * epoch
+    if epochs != of_paper:
+        total = max(1, total * epochs // of_paper)
+    warmup = int(settings["LR_WARMUP_STEPS"])
+    if not environ.get("LR_TOTAL_STEPS"):
+        warmup = min(warmup, total // 10)  # a short run keeps nine tenths of its steps
+    return {"ITC_ALPHA_RAMP_STEPS": int(settings["ITC_ALPHA_RAMP_STEPS"]) // usual * epoch, "LR_TOTAL_STEPS": total, "LR_WARMUP_STEPS": warmup}
 
-    def epoch(sizes: Mapping[str, str]) -> int:
-        lanes, group, batch, step = (int(sizes.get(v) or settings[v]) for v in ("LANES", "GROUP_SIZE", "BATCH_SIZE", "STEP_BATCHES"))
-        if settings["STEP_BATCHES"] == "1" and not sizes.get("BATCH_SIZE"):
-            step = 1  # GPN-S gives the size of a whole step, which its mini-batches share
-        return max(1, lanes * group // batch // step)
 
-    return int(settings["ITC_ALPHA_RAMP_STEPS"]) // epoch({}) * epoch(environ)
+def _steps_of_epoch(settings: Mapping[str, str], environ: Mapping[str, str]) -> int:
+    """Return the steps of an epoch: of PAIRS, or else as if every lane closed one full group."""
+    batches, batch = _size("STEP_BATCHES", settings, environ), _size("BATCH_SIZE", settings, environ)
+    if settings["STEP_BATCHES"] == "1" and not environ.get("BATCH_SIZE"):
+        batch = max(1, (batch + batches // 2) // batches)  # GPN-S gives the size of a whole step, which its mini-batches share
+    pairs = _size("PAIRS", {"PAIRS": "0"}, environ, least=0) or _size("LANES", settings, environ) * _size("GROUP_SIZE", settings, environ)
+    return max(1, pairs // batch // batches)
+
+
+def _size(variable: str, settings: Mapping[str, str], environ: Mapping[str, str], least: int = 1) -> int:
+    text = environ.get(variable) or settings[variable]
+    if not re.fullmatch(r"[0-9]+", text) or int(text) < least:
+        raise SettingError(f"{variable} is {text!r}, want a whole number of at least {least}")
+    return int(text)

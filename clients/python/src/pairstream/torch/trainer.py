@@ -67,6 +67,7 @@ class Trainer:
     every: steps between two checkpoints. precision: "float32" or "bfloat16" (autocast). clip: the largest norm of the
     gradient. schedule: the learning rate's factor at a step, as LambdaLR takes it. A model that shard has cut stays so. publish=False trains without writing
     features or progress, beside a trainer that does. observe is told (step, output, batch) after every batch of this rank.
+    A model with a method end_step gets it called before every step of the optimizer, on all ranks, with a batch or without.
     """
 
     def __init__(
@@ -108,7 +109,9 @@ class Trainer:
         torch_compile = getattr(torch, "compile", None)
         wrapped: nn.Module = torch_compile(self.model) if compile and torch_compile else self.model
         ids = [torch.device(self.device)] if self.device.startswith("cuda") else None
-        self.wrapped = DistributedDataParallel(wrapped, ids, find_unused_parameters=True) if self.world > 1 and not self.sharded else wrapped
+        # Buffers stay as each rank has them: copying them before a forward would wait for ranks that have no batch left.
+        whole_ranks = self.world > 1 and not self.sharded
+        self.wrapped = DistributedDataParallel(wrapped, ids, find_unused_parameters=True, broadcast_buffers=False) if whole_ranks else wrapped
         self.publisher = Publisher(batches.config, timeout=timeout)
         self.published = {lane: last_seq(batches.config, FEATURES, lane) for lane in batches.lanes}
         self.lag = Lag(batches.config, "trainer", SCORED)
@@ -174,6 +177,8 @@ class Trainer:
             clip_shards(self.model, self.clip)
         elif self.clip:
             _torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        if (end_step := getattr(self.model, "end_step", None)) is not None:
+            end_step()
         self.optimizer.step()
         for batch, output in zip(taken, outputs, strict=True):
             self._publish(batch, output)
