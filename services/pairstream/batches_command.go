@@ -3,10 +3,11 @@
 package main
 
 import (
+	"github.com/spf13/cobra"
+
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/run/batches"
 	"github.com/pairstream/pairstream/internal/run/rundir"
-	"github.com/spf13/cobra"
 )
 
 func newBatchesCommand() *cobra.Command {

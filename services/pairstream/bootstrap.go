@@ -149,10 +149,10 @@ func (j *bootstrapJob) train(ctx context.Context, out io.Writer, w *torch.Worker
 	if err != nil {
 		return err
 	}
-	if err := printCard(out, card); err != nil {
+	if err := card.Print(out); err != nil {
 		return err
 	}
-	return printCond(out, card.Measured)
+	return card.Measured.Print(out)
 }
 
 // vocabulary reads a vocabulary from the file, or makes one from the captions.

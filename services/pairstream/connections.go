@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
-	"github.com/spf13/cobra"
 )
 
 // connectionsFlags say which connections to write, and where.
@@ -30,7 +31,7 @@ func newConnectionsCommand() *cobra.Command {
 			"pairs. A pair comes once, with its first probability. BUCKET_ROOTS says where images may be read.",
 	}
 	looking(cmd, func(at logCommand) error {
-		s, err := rundir.SettingsIn[bucketRoots](at.dir)
+		s, err := rundir.SettingsIn[rundir.Roots](at.dir)
 		if err != nil {
 			return err
 		}
@@ -46,19 +47,6 @@ func newConnectionsCommand() *cobra.Command {
 	cmd.Flags().IntVar(&f.perShard, "per-shard", 10000, "connections in a tar")
 	require(cmd, "out")
 	return cmd
-}
-
-// bucketRoots is what the command needs of the stages' settings.
-type bucketRoots struct {
-	Roots []string `env:"BUCKET_ROOTS" desc:"places that image references may name"`
-}
-
-// Validate refuses settings without a place to read from.
-func (b bucketRoots) Validate() error {
-	if len(b.Roots) == 0 {
-		return errors.New("BUCKET_ROOTS is empty, want the places where the run's images are, such as file:///data")
-	}
-	return nil
 }
 
 func (f connectionsFlags) write(ctx context.Context, log *stream.Log, roots []string) (sum dataset.ConnectionSummary, err error) {

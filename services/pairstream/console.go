@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pairstream/pairstream/internal/operate/console"
 	"github.com/pairstream/pairstream/internal/run/pages"
 	"github.com/pairstream/pairstream/internal/run/rundir"
-	"github.com/spf13/cobra"
 )
 
 func newConsoleCommand() *cobra.Command {

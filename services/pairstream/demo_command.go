@@ -3,8 +3,9 @@
 package main
 
 import (
-	"github.com/pairstream/pairstream/internal/run/demo"
 	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/run/demo"
 )
 
 func newDemoCommand() *cobra.Command {

@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +18,8 @@ import (
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/run/negatives"
+	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
@@ -51,10 +50,10 @@ func newEvalCommand() *cobra.Command {
 			}
 			if cond {
 				report, err := evaluateCond(cmd.Context(), worker, checkpoint, places(paths), how)
-				return printAs(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error { return report.print(w) }, err)
+				return printAs(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error { return report.printWithCard(w) }, err)
 			}
 			report, err := evaluate(cmd.Context(), worker, checkpoint, places(paths), how)
-			return printAs(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error { return printReport(w, report) }, err)
+			return printAs(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error { return report.Print(w) }, err)
 		},
 	}
 	f := cmd.Flags()
@@ -71,6 +70,34 @@ func newEvalCommand() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("cond", "rerank")
 	cmd.MarkFlagsMutuallyExclusive("captions", "holdout")
 	cmd.AddCommand(newNegativesCommand())
+	return cmd
+}
+
+func newNegativesCommand() *cobra.Command {
+	var j negatives.Options
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "negatives --judge WEIGHTS", Args: cobra.NoArgs,
+		Short: "count the false negatives of a run, as a judge sees them",
+		Long: "Finds the negatives that ITM had in an epoch of a run, by the features that its steps published, and has a judge look\n" +
+			"at them: those that it takes for matches are false negatives (MAFA tables 1 and 9). The judge is weights with a\n" +
+			"matching head, or TorchScript of `python -m pairstream export-match`.",
+	}
+	looking(cmd, func(at logCommand) error {
+		s, err := rundir.SettingsIn[negatives.Settings](at.dir)
+		if err != nil {
+			return err
+		}
+		report, err := j.Count(at.Context(), at.log, s)
+		return printAs(at.OutOrStdout(), asJSON, report, func(w io.Writer) error { return report.Print(w) }, err)
+	})
+	f := cmd.Flags()
+	f.StringVar(&j.Judge, "judge", "", "weights or TorchScript that judge")
+	f.IntVar(&j.Epoch, "epoch", 0, "epoch to count in, from 0")
+	f.IntVar(&j.Batches, "batches", 0, "mini-batches of each lane to look at; 0: all")
+	f.Float64Var(&j.Above, "above", 0.5, "probability of a match above which a negative is false")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	require(cmd, "judge")
 	return cmd
 }
 
@@ -150,42 +177,6 @@ func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []s
 	return report, err
 }
 
-func printReport(w io.Writer, r *eval.Report) error {
-	fmt.Fprintf(w, "%d images, %d texts\n", r.Images, r.Texts)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\tTR@1\tTR@5\tTR@10\tIR@1\tIR@5\tIR@10\tRSUM\t")
-	row := func(name string, x eval.Retrieval) {
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", name,
-			x.TR.R1, x.TR.R5, x.TR.R10, x.IR.R1, x.IR.R5, x.IR.R10, x.RSUM())
-	}
-	row("ITC", r.ITC)
-	if r.ITM != nil {
-		row(fmt.Sprintf("ITM, top %d", r.TopK), *r.ITM)
-	}
-	row("chance", r.Chance)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if len(r.Vision) > 0 {
-		if err := printVision(w, r.Vision); err != nil {
-			return err
-		}
-	}
-	_, err := fmt.Fprintf(w, "matching error %.1f %% (true pairs refused %.1f %%, hardest negatives accepted %.1f %%)\n",
-		r.Match.Error, r.Match.Positive, r.Match.Negative)
-	return err
-}
-
-func printVision(w io.Writer, usage []eval.Usage) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "masked\twords\tMLM@1\tMLM@5\twithout image @1\t@5\tUoV@1\tUoV@5\t")
-	for _, u := range usage {
-		fmt.Fprintf(t, "%.0f %%\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", 100*u.Share, u.Words,
-			u.With.Top1, u.With.Top5, u.Without.Top1, u.Without.Top5, u.With.Top1-u.Without.Top1, u.With.Top5-u.Without.Top5)
-	}
-	return t.Flush()
-}
-
 // condEvaluation is what `eval --cond` prints: what was measured now, and what the checkpoint says of its training.
 type condEvaluation struct {
 	*eval.CondReport
@@ -243,74 +234,13 @@ func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(im
 }
 
 // print prints what was measured, and the card.
-func (e *condEvaluation) print(w io.Writer) error {
-	if err := printCond(w, e.CondReport); err != nil {
+func (e *condEvaluation) printWithCard(w io.Writer) error {
+	if err := e.Print(w); err != nil {
 		return err
 	}
 	if e.Card == nil {
 		_, err := fmt.Fprintln(w, "the checkpoint has no card")
 		return err
 	}
-	return printCard(w, e.Card)
-}
-
-// printCond prints what was measured.
-func printCond(w io.Writer, r *eval.CondReport) error {
-	fmt.Fprintf(w, "Con-D on %d images and %d texts, each with its 2 hardest others\n", r.Images, r.Texts)
-	fmt.Fprintf(w, "AUC on easy pairs %.3f: own texts against images drawn at random\n", r.EasyAUC)
-	fmt.Fprintf(w, "AUC on hard pairs %.3f: own texts against the most similar others\n", r.HardAUC)
-	switch {
-	case r.CandidateAUC != nil:
-		fmt.Fprintf(w, "true are %.1f %% of the hard pairs, counted; AUC among these %.3f\n", 100*r.BaseRate, *r.CandidateAUC)
-	case r.Counted:
-		fmt.Fprintf(w, "true are %.1f %% of the hard pairs, counted\n", 100*r.BaseRate)
-	default:
-		fmt.Fprintf(w, "true are, it is assumed, %.1f %% of the hard pairs (--base-rate); nobody knows which\n", 100*r.BaseRate)
-	}
-	if c := r.Calibration; c != nil {
-		fmt.Fprintf(w, "calibrated at a base rate of %.1f %%, so that no probability is above %.2f", 100*c.BaseRate, c.Of(math.Inf(1)))
-	} else {
-		fmt.Fprint(w, "not calibrated")
-	}
-	fmt.Fprintf(w, "; calibration error %.1f %%\n", 100*r.CalibrationError)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "above\town pairs, %\thard pairs, %\tprecision\tfrom\tto\trecall\t")
-	known := func(x *float64) string {
-		if x == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%.3f", *x)
-	}
-	for _, v := range r.Above {
-		from, to := &v.From, &v.To
-		if v.Precision == nil {
-			from, to = nil, nil
-		}
-		fmt.Fprintf(t, "%.2f\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t\n", v.High, 100*v.Own, 100*v.Hard, known(v.Precision), known(from), known(to), known(v.Recall))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if r.Falls != nil {
-		fmt.Fprintf(w, "precision falls: above %.2f fewer are true than above a lower threshold. Do not raise ECM_HIGH to be careful\n", *r.Falls)
-	}
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "probability\thard pairs\tmean, %\ttrue, %\t")
-	for _, b := range r.Bins {
-		fmt.Fprintf(t, "%.1f to %.1f\t%d\t%.1f\t%.1f\t\n", b.Low, b.High, b.Pairs, 100*b.Mean, 100*b.True)
-	}
-	return t.Flush()
-}
-
-// printCard prints what weights say of their training.
-func printCard(w io.Writer, c *bootstrap.Card) error {
-	phases := make([]string, len(c.Phases))
-	for i, p := range c.Phases {
-		phases[i] = fmt.Sprintf("%d %s (AUC on hard pairs %.3f)", p.Steps, p.MiniBatches, p.HardAUC)
-	}
-	_, err := fmt.Fprintf(w, "card: %d images with %d captions, %d steps of %d: %s\ncard: the first phase ended with %s; %d images were held out, "+
-		"and on half of them AUC is %.3f easy and %.3f hard, calibration error %.1f %%\n",
-		c.Images, c.Pairs, c.Steps, c.Batch, strings.Join(phases, ", "), c.Stopped, c.HeldOut,
-		c.Measured.EasyAUC, c.Measured.HardAUC, 100*c.Measured.CalibrationError)
-	return err
+	return e.Card.Print(w)
 }

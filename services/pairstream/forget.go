@@ -11,12 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pairstream/pairstream/internal/crawl/forget"
 	"github.com/pairstream/pairstream/internal/crawl/repack"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
-	"github.com/spf13/cobra"
 )
 
 // forgetFlags are files with a name a line, "-" for standard input.
@@ -117,7 +118,7 @@ func (f *forgetFlags) lookBack(at logCommand) error {
 		return err
 	}
 	if f.eraseCopies {
-		s, err := rundir.SettingsIn[bucketRoots](at.dir)
+		s, err := rundir.SettingsIn[rundir.Roots](at.dir)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/run/batches"
+	"github.com/pairstream/pairstream/internal/run/negatives"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -76,7 +77,7 @@ func TestPapersListsToAModel(t *testing.T) {
 		t.Errorf("%d embeddings, want %d", embedded, captions)
 	}
 	report := mustCommand(t, "eval", "negatives", "--judge", in("w.safetensors"), "--above", "0", "--json")
-	var counted negativesReport
+	var counted negatives.Report
 	must.Do(t, json.Unmarshal([]byte(report), &counted))
 	if c := counted.OfImage; c.Negatives == 0 || c.False != c.Negatives || counted.OfText.Negatives == 0 || counted.Batches == 0 {
 		t.Errorf("above 0 every negative is false: %s", report)

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/internal/run/rundir"
-	"github.com/spf13/cobra"
 )
 
 // ingestSettings are those of a front door that runs by itself.

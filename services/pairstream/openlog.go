@@ -9,12 +9,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/run/pages"
 	"github.com/pairstream/pairstream/internal/run/rundir"
-	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // logCommand is a command that looks at an existing log.

@@ -10,12 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/operate/replay"
 	"github.com/pairstream/pairstream/internal/run/rerun"
 	"github.com/pairstream/pairstream/internal/run/rundir"
-	"github.com/spf13/cobra"
 )
 
 func newRunManifestCommand() *cobra.Command {

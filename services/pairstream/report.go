@@ -1,8 +1,9 @@
 package main
 
 import (
-	"github.com/pairstream/pairstream/internal/run/pages"
 	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/run/pages"
 
 	runs "github.com/pairstream/pairstream/internal/operate/compare"
 	"github.com/pairstream/pairstream/internal/operate/replay"

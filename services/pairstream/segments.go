@@ -7,9 +7,10 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/run/rundir"
-	"github.com/spf13/cobra"
 
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/neighbors/segment"

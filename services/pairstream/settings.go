@@ -10,12 +10,13 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
 	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/trainer"
-	"github.com/spf13/cobra"
 )
 
 // The table of settings stands between these marks.

@@ -21,20 +21,6 @@ const warmUp = 200
 // leastHeld is the number of images below which an AUC says too little to end a training.
 const leastHeld = 20
 
-// Card says how weights came about, and how well they tell pairs apart. The weights' file has it in its metadata.
-type Card struct {
-	Images  int     `json:"images"` // trained on
-	Pairs   int     `json:"pairs"`
-	HeldOut int     `json:"held_out"` // images of the checks
-	Batch   int     `json:"batch"`
-	Steps   int64   `json:"steps"`
-	Seed    uint64  `json:"seed"`
-	Stopped string  `json:"stopped"` // what ended the first phase
-	Phases  []Phase `json:"phases"`
-	// Measured is of the half of the held-out images on which nothing was fitted, with the calibration.
-	Measured *eval.CondReport `json:"measured"`
-}
-
 // Converge trains a model until the AUC on hard pairs of held no longer rises, in at most o.Steps steps. It then
 // calibrates the model on half of held, unless the base rate is 0, and writes weights, calibration and card to path.
 //
@@ -192,13 +178,6 @@ const (
 	Harden = "hard"     // GRIT's mini-batches, until nothing more is gained
 	Settle = "settling" // random mini-batches, while the rate decays
 )
-
-// Phase is a phase that has ended.
-type Phase struct {
-	MiniBatches string  `json:"mini_batches"`
-	Steps       int64   `json:"steps"`
-	HardAUC     float64 `json:"hard_auc"` // at its end
-}
 
 const (
 	firstCheck = 250    // steps before the first check, and least between two

@@ -17,6 +17,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
@@ -33,8 +36,6 @@ import (
 	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 )
 
 // planning is a plan in the making.

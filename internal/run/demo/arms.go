@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -25,7 +27,6 @@ import (
 	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/trainer"
-	"golang.org/x/sync/errgroup"
 
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )

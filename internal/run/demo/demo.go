@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/pairstream/pairstream/internal/base/cputime"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
@@ -28,7 +30,6 @@ import (
 	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
-	"golang.org/x/term"
 )
 
 // Options say what the demo runs on and how long.

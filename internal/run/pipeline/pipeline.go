@@ -16,6 +16,8 @@ import (
 
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 
+	"golang.org/x/sync/errgroup"
+
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/base/cputime"
 	"github.com/pairstream/pairstream/internal/base/interrupt"
@@ -26,7 +28,6 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/operate/console"
 	"github.com/pairstream/pairstream/internal/process/service"
-	"golang.org/x/sync/errgroup"
 )
 
 // Settings holds the settings of all five stages in one process: those of the services together.

@@ -1,6 +1,6 @@
-//go:build cgo
-
-package main
+// Package negatives counts the false negatives of a run: negatives of ITM that another model, the judge, takes for matches
+// (MAFA tables 1 and 9).
+package negatives
 
 import (
 	"context"
@@ -19,25 +19,24 @@ import (
 	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
-	"github.com/spf13/cobra"
 )
 
-// judgeSettings are the settings of a run that tell its negatives.
-type judgeSettings struct {
-	Bucket bucketRoots
+// Settings are the settings of a run that tell its negatives.
+type Settings struct {
+	Bucket rundir.Roots
 	Device device.Settings
 	Run    service.Run
 	Core   trainer.Options
 }
 
-// negativeCount is one direction of the report: how many of the negatives a judge takes for matches.
-type negativeCount struct {
+// Side is one direction of the report: how many of the negatives a judge takes for matches.
+type Side struct {
 	Negatives int     `json:"negatives"`
 	False     int     `json:"false"`
 	Share     float64 `json:"share"`
 }
 
-func (c *negativeCount) add(probability float32, above float64) {
+func (c *Side) add(probability float32, above float64) {
 	c.Negatives++
 	if float64(probability) > above {
 		c.False++
@@ -45,48 +44,20 @@ func (c *negativeCount) add(probability float32, above float64) {
 	c.Share = float64(c.False) / float64(c.Negatives)
 }
 
-// negativesReport is what `eval negatives` prints.
-type negativesReport struct {
-	Epoch   int           `json:"epoch"`
-	Batches int           `json:"mini_batches"`
-	OfImage negativeCount `json:"of_images"`
-	OfText  negativeCount `json:"of_texts"`
-	Lost    int           `json:"lost"` // negatives whose image is gone
+// Report is what `eval negatives` prints.
+type Report struct {
+	Epoch   int  `json:"epoch"`
+	Batches int  `json:"mini_batches"`
+	OfImage Side `json:"of_images"`
+	OfText  Side `json:"of_texts"`
+	Lost    int  `json:"lost"` // negatives whose image is gone
 }
 
-// negativesJob holds what the command line asks for.
-type negativesJob struct {
-	judge          string
-	epoch, batches int
-	above          float64
-	asJSON         bool
-}
-
-func newNegativesCommand() *cobra.Command {
-	var j negativesJob
-	cmd := &cobra.Command{
-		Use: "negatives --judge WEIGHTS", Args: cobra.NoArgs,
-		Short: "count the false negatives of a run, as a judge sees them",
-		Long: "Finds the negatives that ITM had in an epoch of a run, by the features that its steps published, and has a judge look\n" +
-			"at them: those that it takes for matches are false negatives (MAFA tables 1 and 9). The judge is weights with a\n" +
-			"matching head, or TorchScript of `python -m pairstream export-match`.",
-	}
-	looking(cmd, func(at logCommand) error {
-		s, err := rundir.SettingsIn[judgeSettings](at.dir)
-		if err != nil {
-			return err
-		}
-		report, err := j.count(at.Context(), at.log, s)
-		return printAs(at.OutOrStdout(), j.asJSON, report, func(w io.Writer) error { return report.print(w) }, err)
-	})
-	f := cmd.Flags()
-	f.StringVar(&j.judge, "judge", "", "weights or TorchScript that judge")
-	f.IntVar(&j.epoch, "epoch", 0, "epoch to count in, from 0")
-	f.IntVar(&j.batches, "batches", 0, "mini-batches of each lane to look at; 0: all")
-	f.Float64Var(&j.above, "above", 0.5, "probability of a match above which a negative is false")
-	f.BoolVar(&j.asJSON, "json", false, "print JSON")
-	require(cmd, "judge")
-	return cmd
+// Options say what to count, and who judges.
+type Options struct {
+	Judge          string
+	Epoch, Batches int
+	Above          float64
 }
 
 // judging is a judge with what it looks at.
@@ -95,27 +66,28 @@ type judging struct {
 	loader  *dataset.Loader
 	core    trainer.Options
 	above   float64
-	report  *negativesReport
+	report  *Report
 }
 
-func (j negativesJob) count(ctx context.Context, log *stream.Log, s judgeSettings) (report *negativesReport, err error) {
-	if j.epoch < 0 || j.batches < 0 || j.above < 0 || j.above >= 1 {
+// Count has the judge look at the negatives of an epoch of the run whose log this is.
+func (j Options) Count(ctx context.Context, log *stream.Log, s Settings) (report *Report, err error) {
+	if j.Epoch < 0 || j.Batches < 0 || j.Above < 0 || j.Above >= 1 {
 		return nil, fmt.Errorf("--epoch is %d, --batches %d and --above %g, want 0 or more, 0 or more, and 0 to less than 1",
-			j.epoch, j.batches, j.above)
+			j.Epoch, j.Batches, j.Above)
 	}
 	worker, err := s.Device.NewWorker()
 	if err != nil {
 		return nil, err
 	}
 	defer worker.Close()
-	matcher, err := model.OpenMatcher(ctx, worker, j.judge)
+	matcher, err := model.OpenMatcher(ctx, worker, j.Judge)
 	if err != nil {
-		return nil, fmt.Errorf("--judge is %s: %w", j.judge, err)
+		return nil, fmt.Errorf("--judge is %s: %w", j.Judge, err)
 	}
 	defer matcher.Free()
 	words, err := matcher.Words()
 	if err != nil {
-		return nil, fmt.Errorf("--judge is %s: %w", j.judge, err)
+		return nil, fmt.Errorf("--judge is %s: %w", j.Judge, err)
 	}
 	bucket, err := shard.OpenBucket(ctx, s.Bucket.Roots, nil)
 	if err != nil {
@@ -125,7 +97,7 @@ func (j negativesJob) count(ctx context.Context, log *stream.Log, s judgeSetting
 	size := matcher.Config.ImageSize
 	images := shard.NewImages(bucket, shard.ImagesOptions{MinSide: 2 * size})
 	look := judging{
-		matcher: matcher, core: s.Core, above: j.above, report: &negativesReport{Epoch: j.epoch},
+		matcher: matcher, core: s.Core, above: j.Above, report: &Report{Epoch: j.Epoch},
 		loader: dataset.NewLoader(images, size, matcher.Config.TextTokens, words, s.Run.Seed, dataset.Augmentation{MinScale: 1}),
 	}
 	for lane := range log.Config().Lanes {
@@ -135,13 +107,13 @@ func (j negativesJob) count(ctx context.Context, log *stream.Log, s judgeSetting
 	}
 	if look.report.Batches == 0 {
 		return nil, fmt.Errorf("no mini-batch of epoch %d was trained on: want --epoch of a run that has trained, and whose topics still hold it",
-			j.epoch)
+			j.Epoch)
 	}
 	return look.report, nil
 }
 
 // lane judges the batches of a lane that have features. The trainer publishes features in the order of the batches.
-func (l judging) lane(ctx context.Context, log *stream.Log, lane int, j negativesJob) error {
+func (l judging) lane(ctx context.Context, log *stream.Log, lane int, j Options) error {
 	next, stop := iter.Pull2(stream.Values[*schemas.FeatureBlock](ctx, log, schemas.Features, lane))
 	defer stop()
 	seen := 0
@@ -149,7 +121,7 @@ func (l judging) lane(ctx context.Context, log *stream.Log, lane int, j negative
 		if err != nil {
 			return err
 		}
-		if int(b.Epoch) != j.epoch {
+		if int(b.Epoch) != j.Epoch {
 			continue
 		}
 		f, err := blockOf(b, next)
@@ -159,7 +131,7 @@ func (l judging) lane(ctx context.Context, log *stream.Log, lane int, j negative
 		if err := l.batch(ctx, b, f); err != nil {
 			return fmt.Errorf("batch %d of group %s: %w", b.Sequence, b.Group, err)
 		}
-		if seen++; seen == j.batches {
+		if seen++; seen == j.Batches {
 			return nil
 		}
 	}
@@ -194,8 +166,8 @@ func (l judging) batch(ctx context.Context, b *schemas.ScoredBatch, f *schemas.F
 		gone[m.Sample] = true
 	}
 	var pairs []model.Pair
-	var counts []*negativeCount
-	add := func(image, text int32, to *negativeCount) {
+	var counts []*Side
+	add := func(image, text int32, to *Side) {
 		switch {
 		case image < 0 || text < 0:
 		case gone[image]:
@@ -219,7 +191,8 @@ func (l judging) batch(ctx context.Context, b *schemas.ScoredBatch, f *schemas.F
 	return err
 }
 
-func (r *negativesReport) print(w io.Writer) error {
+// Print prints the counts for people.
+func (r *Report) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "epoch %d, %d mini-batches\n"+
 		"false negatives of images: %d of %d (%.1f %%)\nfalse negatives of texts: %d of %d (%.1f %%)\n",
 		r.Epoch, r.Batches, r.OfImage.False, r.OfImage.Negatives, 100*r.OfImage.Share, r.OfText.False, r.OfText.Negatives, 100*r.OfText.Share)
