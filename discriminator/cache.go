@@ -20,7 +20,7 @@ type Kept struct {
 	counts Counts
 }
 
-// Counts says what became of the pairs that a [Kept] was asked about, each once a batch.
+// Counts counts the pairs that a [Kept] was asked about, each once per batch, by their outcome.
 type Counts struct {
 	Kept     int64 // had a score
 	Computed int64 // were scored
@@ -40,11 +40,11 @@ type keptHalf struct {
 	text  string
 }
 
-// halfBytes is about what a key and its place take.
+// halfBytes estimates the memory of a key and its map entry.
 const halfBytes = 150
 
-// NewKept returns room for up to so many scores, 2 or more, of which each takes about 50 bytes, and for so many bytes
-// of encodings. What is full forgets its older half.
+// NewKept returns a cache for up to the given number of scores (at least 2, about 50 bytes each) and bytes of
+// encodings. When full it drops its older half.
 func NewKept(scores int, bytes int64) *Kept {
 	return &Kept{
 		scores:  generations[keptPair, float32]{most: int64(scores) / 2, weight: func(float32) int64 { return 1 }},
@@ -53,10 +53,10 @@ func NewKept(scores int, bytes int64) *Kept {
 	}
 }
 
-// Counts returns what became of all pairs so far.
+// Counts returns the counts so far.
 func (k *Kept) Counts() Counts { return k.counts }
 
-// generations keeps what is in use. What was not asked for while the younger half filled is forgotten.
+// generations is a cache of two halves. It drops the entries that were not used while the younger half filled.
 type generations[K comparable, V any] struct {
 	most       int64 // weight of either half
 	weight     func(V) int64
@@ -84,7 +84,7 @@ func (g *generations[K, V]) put(key K, v V) {
 	g.young[key] = v
 }
 
-// keptBatch is a batch whose pairs are asked about with what is kept.
+// keptBatch is a batch that is scored with the help of a [Kept].
 type keptBatch struct {
 	*Discriminator
 	batch         *schemas.Batch
@@ -113,8 +113,8 @@ func (k *keptBatch) check() error {
 	return nil
 }
 
-// matchKept asks Con-D about the pairs that its vectors do not rule out and whose scores are not kept. It encodes what
-// is not kept of their images and texts.
+// matchKept asks Con-D about the pairs that the bound does not rule out and whose scores are not cached. It encodes the
+// images and texts that are not cached.
 func (d *Discriminator) matchKept(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair) (answers, error) {
 	k := newKeptBatch(d, b, in, editedTexts{})
 	if err := k.check(); err != nil {
@@ -248,19 +248,19 @@ const (
 	enoughMatches = 598
 )
 
-// Bound is the similarity below which Con-D's own vectors rule a candidate out, so that its fusion encoder is not
-// asked. It is the least similarity among the first matches of a lane, and rules nothing out until enough of them were
-// seen. All candidates are then asked about, so that what it learns from is no selection. It is a function of the
-// lane's batches, and goes into the marks of a stage.
+// Bound is the similarity below which Con-D's own vectors rule a candidate out, so that Con-D's fusion encoder is
+// skipped. It is the least similarity among the first matches of a lane. Until it has seen enough matches, Con-D is
+// asked about all candidates, so the bound learns from an unselected sample. It is a function of the lane's batches,
+// and is saved in the stage's marks.
 type Bound struct {
 	Model   string  `json:"model"`   // fingerprint of Con-D
 	Level   float64 `json:"level"`   // probability from which a candidate counts as a match: no negative for the trainer
-	Matches int     `json:"matches"` // seen so far, up to the number that is wanted
-	Least   float32 `json:"least"`   // similarity among them
+	Matches int     `json:"matches"` // matches seen so far, up to the number needed
+	Least   float32 `json:"least"`   // least similarity among them
 }
 
-// NewBound returns the bound of a lane that begins with a Con-D. Of candidates with a probability of level or more it
-// misses few.
+// NewBound returns the bound of a lane at its first batch with a Con-D. It will miss few candidates with a probability
+// of level or more.
 func NewBound(model string, level float64) *Bound {
 	return &Bound{Model: model, Level: level, Least: 1}
 }

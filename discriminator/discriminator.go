@@ -6,46 +6,47 @@
 //
 // Invariants:
 //
-//  1. A probability is a function of Con-D's weights and the pair, to the last bit on a CPU: every image and text is encoded
-//     once, and pairs go through the fusion encoder in parts of one fixed size, so that neither the other candidates nor
-//     the pair's place among them have a part in its value. Only the length that the batch's texts are padded to may move
-//     it, by a rounding.
+//  1. A probability is a function of Con-D's weights and the pair, to the last bit on a CPU. Every image and text is
+//     encoded once, and pairs go through the fusion encoder in parts of one fixed size, so neither the other
+//     candidates nor the pair's position affect its value. Only the length to which the batch's texts are padded may
+//     move it, by a rounding.
 //  2. With all N-1 others as candidates the trainer's choice is exactly MAFA's, whatever its current similarities are.
 //  3. A pair that is a candidate in both directions is scored once and has one value.
-//  4. A sample whose image cannot be had is masked in the record, its candidates have probability 0, and all others have
+//  4. A sample without a usable image is masked in the record, its candidates have probability 0, and all others have
 //     the values that they have without it.
-//  5. With [Input.Kept] a pair has the same bits in every epoch, whatever is kept of it: it is a function of Con-D's weights,
-//     the pair, and the [Bound] at the batch. Texts are then padded to one length, and what the encoders make of an image or
-//     a text is rounded to float16 before it is kept or used. A pair whose similarity the bound rules out has
-//     probability 0, also where a score of it is kept from before the bound was learned.
+//  5. With [Input.Kept] a pair has the same bits in every epoch, whether cached or not: its probability is a function
+//     of Con-D's weights, the pair, and the [Bound] at the batch. Texts are then padded to one length, and the
+//     encodings of an image or a text are rounded to float16 before use. A pair that the bound rules out has
+//     probability 0, even if a score from before the bound was learned is cached.
 //  6. How well Con-D tells known positives from mismatches ([Discriminator.Known]) is a function of its weights, the batches
 //     and the draws.
 //
 // # The precision of connections
 //
-// [Known.Precision] estimates how much is true of the candidates that Con-D confirms, although nobody knows what is
-// true of them. It knows how Con-D answers to four kinds of pairs whose truth is known: images with their own texts
-// (P), with their own texts of which a noun is replaced (E) or all nouns are (R), and with other texts at random (O).
-// It assumes:
+// [Known.Precision] estimates the share of true pairs among the candidates that Con-D confirms, without knowing the
+// truth of any candidate. It uses Con-D's answers to four kinds of pairs whose truth is known: images with their own
+// texts (P), with their own texts with one noun replaced (E) or all nouns (R), and with other texts at random (O). It
+// assumes:
 //
-//  1. True candidates are answered as own pairs are, if these are selected as candidates are (selection.go).
-//  2. False candidates are a mixture of O with texts that are between E and R, likewise selected.
+//  1. Con-D answers true candidates like own pairs, if own pairs are selected as candidates are (selection.go).
+//  2. False candidates are a mixture of O with texts between E and R, selected in the same way.
 //
 // So the answers to candidates that do not contradict are distributed as b P + (1 - b) (w H + (1 - w) O), where H lies
-// between E and R. With H = E and with H = R the base rate b and the weight w are those that make the answers
-// likeliest; their shape tells them, and so no rate of errors has to be the same for edited captions and for
-// candidates. Where E is above the candidates at a threshold, as among photographs, w is small. Above a threshold h, b
-// P(h) is confirmed and true, and b P(h) / q(h) is the precision, where q is what is confirmed of the candidates. What
+// between E and R. For H = E and for H = R the base rate b and the weight w are fitted by maximum likelihood. Only the
+// shape of the answers counts, so edited captions and candidates may have different error rates. Where E scores above
+// the candidates at a threshold, as among photographs, w is small. Above a threshold h, the confirmed true share is b
+// P(h), and b P(h) / q(h) is the precision, where q is the confirmed share of the candidates. Contradicting candidates
+// are false and count as such.
 // contradicts is false and counts as such.
 //
-// The estimate is the mean of both ends, and the interval reaches from the lower one to the higher one. Each end has an
-// interval of its own: base rates whose likelihood is not much lower, for counts of P, E, R and O that are drawn anew.
-// It is wide where Con-D hardly tells edited captions from own ones: then E and P cannot be told apart either, and only
-// people can say more. R alone is left out where E explains all and R does not: candidates are then as hard as E.
+// The estimate is the mean of both fits, and the interval reaches from the lower one to the higher one. Each fit has an
+// interval of its own: base rates whose likelihood is not much lower, for resampled counts of P, E, R and O. It is wide
+// where Con-D hardly tells edited captions from own ones: E and P are then indistinguishable, and only judgements by
+// people narrow it. R is left out where E explains the candidates and R does not: candidates are then as hard as E.
 //
-// Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval, or a
-// TorchScript program. It does not change here. A [Discriminator] is safe for concurrent use, because its model's
-// worker does one thing after the other. It reads no files and no topics.
+// Con-D is any model with a matching head, usually pre-trained and then fine-tuned for retrieval, or a TorchScript
+// program. It does not change here. A [Discriminator] is safe for concurrent use, because its model's worker runs one
+// request at a time. It reads no files and no topics.
 package discriminator
 
 import (
@@ -75,20 +76,20 @@ type Options struct {
 	Part int
 }
 
-// Input is what a batch's references and texts have become.
+// Input holds the decoded images and the tokenized texts of a batch.
 type Input struct {
 	// Pixels are the preprocessed training images, one after another: 3 x S x S float32 each. The papers' Con-D looks at
 	// the same augmented images as the model in training.
 	Pixels []float32
 	// IDs are the token ids of each sample's text by Con-D's vocabulary: [CLS] ... [SEP], not padded.
 	IDs [][]int32
-	// Kept holds scores of earlier batches, and takes those of this one; nil: every pair is scored. It wants pixels that
-	// are the same in every epoch.
+	// Kept holds scores of earlier batches, and adds those of this one; nil: every pair is scored. It requires pixels
+	// that are the same in every epoch.
 	Kept *Kept
 	// Held are encodings of images, from [Kept.Hold], by sample. Pixels need not have these images.
 	Held []model.Encoding
-	// Bound rules candidates out by Con-D's vectors, and learns from this batch when to; nil: every candidate is asked
-	// about. It wants Kept. A TorchScript program has no vectors, and rules nothing out.
+	// Bound rules candidates out by Con-D's vectors, and learns from this batch; nil: Con-D is asked about every
+	// candidate. It requires Kept. A TorchScript program has no vectors, and rules nothing out.
 	Bound *Bound
 	// Masked are the samples without a usable image, in order. Con-D is not asked about them.
 	Masked []schemas.Mask

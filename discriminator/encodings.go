@@ -8,7 +8,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// half is the images or the texts of a batch: what was kept of them, and what is encoded when it is needed.
+// half is the images or the texts of a batch, with their encodings, cached or computed when needed.
 type half struct {
 	kept   *Kept
 	key    func(row int32) keptHalf

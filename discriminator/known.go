@@ -74,7 +74,7 @@ func (k Known) AUC() float64 {
 	return auc.Of(all)
 }
 
-// kind says what is known of a pair that Con-D is asked about.
+// kind is the kind of a pair that Con-D is asked about.
 type kind uint8
 
 const (
@@ -83,12 +83,12 @@ const (
 	reworded
 	other
 	candidate
-	contradicting // a candidate, too
+	contradicting // a candidate that contradicts the image
 )
 
-// Questions are the pairs of a batch by which Con-D is measured.
+// Questions are the pairs of a batch for measuring Con-D.
 type Questions struct {
-	// Edits are the edited texts. Their places come behind those of the samples.
+	// Edits are the edited texts. Their indices follow those of the samples.
 	Edits []string
 
 	pairs []model.Pair
@@ -182,8 +182,8 @@ func (q *Questions) edit(k kind, image int32, samples int, make func([]hardcapti
 	}
 }
 
-// Known asks Con-D the questions about a batch. edits are the token ids of the edited texts. With [Input.Kept] it looks
-// up what is kept, and keeps its answers. The bound rules nothing out here.
+// Known asks Con-D the questions about a batch. edits are the token ids of the edited texts. With [Input.Kept] it uses
+// cached answers, and caches its own. The bound rules nothing out here.
 func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, q Questions, edits [][]int32) (Known, error) {
 	failed := func(err error) (Known, error) {
 		return Known{}, fmt.Errorf("measuring Con-D on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
@@ -258,10 +258,10 @@ func maskedSamples(b *schemas.Batch, masks []schemas.Mask) []bool {
 // steps is the number of steps of a probability in [Probabilities].
 const steps = 1000
 
-// Probabilities are what Con-D says of pairs, in any order. As JSON they are how often each thousandth occurs: how far
-// it lies behind the one before, and its number, by turns. So they take a few kilobytes however many they are, and a
-// mark has room for 64 kilobytes. What lies between two thousandths is rounded up, so that as many lie above a
-// threshold in thousandths as before.
+// Probabilities are Con-D's answers, in any order. Their JSON is a histogram in thousandths: pairs of the distance from
+// the previous thousandth and its count. It takes a few kilobytes for any number of probabilities, and a mark has room
+// for 64 kilobytes. Probabilities are rounded up to a thousandth, so the same number lies above a threshold in
+// thousandths.
 type Probabilities []float32
 
 // with appends further probabilities, rounded.
@@ -298,7 +298,7 @@ func (p Probabilities) MarshalJSON() ([]byte, error) {
 	return json.Marshal(turns)
 }
 
-// mostProbabilities bounds what a state may claim.
+// mostProbabilities bounds the count in a decoded state.
 const mostProbabilities = 1 << 24
 
 // UnmarshalJSON implements [json.Unmarshaler].

@@ -64,7 +64,7 @@ func countsOf(list []float32) *counts {
 	return &c
 }
 
-// drawn returns counts that might have been found as well, when so many of them make one draw (Poisson bootstrap).
+// drawn resamples the counts, where clump of them make one draw (Poisson bootstrap).
 func (c *counts) drawn(clump float64, draws *rand.Rand) *counts {
 	var out counts
 	for i, n := range c {
@@ -117,15 +117,15 @@ func (c *counts) density(b *bins) []float64 {
 	return d
 }
 
-// mixture is what is known of a lane's candidates, as mixtures of pairs whose truth is known. One shape stands for each
-// kind of false candidates.
+// mixture describes a lane's candidates as mixtures of pairs whose truth is known. There is one shape for each kind of
+// false candidates.
 type mixture struct {
 	known  Known
 	open   *counts // candidates that do not contradict
 	shapes []shape
 }
 
-// shape is the mixture with one kind of false candidates, and what it would be if pairs of known truth were drawn anew.
+// shape is the fitted mixture with one kind of false candidates, and its fits to resampled pairs of known truth.
 type shape struct {
 	whole fitted
 	drawn []fitted
@@ -191,9 +191,9 @@ func (k Known) fit() *mixture {
 	return m
 }
 
-// drop takes out reworded captions where edited ones explain n open candidates as well as both do, and far better than
-// reworded ones do: false candidates are then as hard as edited captions. These stay in any case, so that the lower end
-// does not rise by a mistake.
+// drop removes reworded captions if edited ones explain n open candidates as well as both do, and far better than
+// reworded ones do: false candidates are then as hard as edited captions. Edited ones always stay, so a mistake cannot
+// raise the lower end.
 func (m *mixture) drop(n float64, both fitted) {
 	if len(m.shapes) < 2 {
 		return
@@ -204,8 +204,8 @@ func (m *mixture) drop(n float64, both fitted) {
 	}
 }
 
-// fit finds the base rate that makes n open candidates likeliest, with the kinds of false ones in the best proportions
-// (expectation maximisation), and the base rates that are not much less likely.
+// fit finds the base rate that maximizes the likelihood of n open candidates, with the best proportions of the kinds of
+// false ones (expectation maximisation), and the range of base rates that are not much less likely.
 func (b *bins) fit(open *counts, n float64, positives *counts, kinds ...*counts) fitted {
 	target, p := open.density(b), positives.density(b)
 	var falses [][]float64

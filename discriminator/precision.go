@@ -5,8 +5,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// LeastPrecision is the precision that is wanted by default. In experiment X2 coins of precision 0.25 do as well as no
-// connections, and those of 0.5 help. A model of precision 0.26 harms, since its errors are not random.
+// LeastPrecision is the default precision below which connections are off. In experiment X2 random connections of
+// precision 0.25 do as well as none, and those of 0.5 help. A model of precision 0.26 harms, because its errors are not
+// random.
 const LeastPrecision = 0.4
 
 const (
@@ -27,8 +28,8 @@ func above(list []float32, threshold float64) (n int) {
 	return n
 }
 
-// Precision estimates how much is true of the candidates that Con-D confirms above a threshold. Package documentation
-// derives it. Without known positives and edited captions nothing is known, and the interval is 0 to 1.
+// Precision estimates the share of true pairs among the candidates that Con-D confirms above a threshold, as the
+// package documentation derives it. Without known positives and edited captions the interval is 0 to 1.
 func (k Known) Precision(threshold float64) schemas.Precision { return k.fit().precision(threshold) }
 
 func (m *mixture) precision(threshold float64) schemas.Precision {
@@ -59,14 +60,14 @@ func (m *mixture) precision(threshold float64) schemas.Precision {
 func share(part, whole int) float64 { return float64(part) / float64(whole) }
 
 const (
-	// enough is the number of known positives at which the guard looks first. It looks again whenever they have doubled,
-	// since who looks after every batch finds by chance what he looks for.
+	// enough is the number of known positives at the guard's first look. It looks again whenever the number has
+	// doubled. A look after every batch would find a precision above the threshold by chance.
 	enough = 256
 	// most is the number at which it decides in any case.
 	most = 4096
 )
 
-// People is what people have said of connections of a random sample.
+// People counts the judgements of connections of a random sample.
 type People struct {
 	Judged int `json:"judged,omitempty"`
 	Right  int `json:"right,omitempty"` // of these: matches
@@ -86,9 +87,9 @@ func (p People) With(e schemas.Precision) schemas.Precision {
 	return e
 }
 
-// Check says what is known of Con-D. It stays open until there is enough: connections are on, or off, when the whole
-// interval of the precision says so, and at the latest after 4,096 known positives. A Con-D that confirms nothing has
-// nothing to mine. Between two looks nothing is estimated.
+// Check reports the estimated precision of Con-D. It stays open until the whole interval of the precision lies above or
+// below least, or until 4,096 known positives are seen. A Con-D that confirms nothing has nothing to mine. Between two
+// looks it estimates nothing.
 func (k Known) Check(threshold, least float64, people People) schemas.Check {
 	m := &mixture{known: k}
 	if k.Looks() {

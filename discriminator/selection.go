@@ -15,13 +15,13 @@ type ways struct {
 	candidate [2][][]bool
 }
 
-// selection returns which pairs of known truth would have been candidates.
+// selection reports which pairs of known truth would have been candidates.
 //
-// Candidates are chosen because they are similar, so Con-D's answers to them are higher than to pairs that are not
-// chosen, true ones and false ones alike. Pairs of known truth are therefore compared with candidates only as far as
-// they would have been chosen. Con-D's vectors tell how often the other samples of a batch are candidates, by their
-// rank among all others: the first few nearly always, the last ones never. A pair of known truth is selected as often
-// as samples of its rank. A TorchScript program has no vectors; all its pairs are selected.
+// Candidates are chosen because they are similar, so Con-D answers them higher than pairs that are not chosen, whether
+// true or false. To compare pairs of known truth with candidates, select them as candidates are selected. Con-D's
+// vectors give the share of candidates among the other samples of a batch by rank of similarity: the first few nearly
+// always, the last ones never. A pair of known truth is selected with the share of its rank. A TorchScript program has
+// no vectors; all its pairs are selected.
 func (k *keptBatch) selection(ctx context.Context, q Questions) (func(int) bool, error) {
 	if !k.matcher.Encodes() {
 		return func(int) bool { return true }, nil

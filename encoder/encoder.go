@@ -1,10 +1,9 @@
 // Package encoder embeds pairs with an off-the-shelf dual encoder: v = g_V(image), t = g_T(caption), unit vectors
 // (GPN-S section 3.2).
 //
-// In come pairs of one lane, in offset order; out goes one [Result] for each, in the same order: an embedding, or the
-// reason why the pair cannot be embedded. An embedding is a function of the pair and the model alone: how pairs are cut
-// into batches for the device changes no bit of it, because a [Model] must not let a row depend on its companions.
-//
+// Pairs of one lane come in, in offset order; one [Result] for each goes out, in the same order: an embedding, or the
+// reason why the pair has none. An embedding is a function of the pair and the model alone. The division of pairs into
+// batches for the device changes no bit of it, because a [Model] must not let a row depend on its companions.
 // Images are loaded and decoded by up to [Options.Workers] goroutines; the model is called from the caller's goroutine.
 // The package knows nothing of topics, buckets or image formats: it is handed [Images].
 package encoder
@@ -38,8 +37,8 @@ type Model interface {
 
 // Images gives the pixels of a pair's image as the model wants them.
 type Images interface {
-	// Load fills dst (3 x size x size bytes) and returns what it has loaded, unless the image's size is not wanted. An
-	// error that wraps ErrUnusable is final; any other may pass and is worth a retry.
+	// Load fills dst (3 x size x size bytes) and describes the image, unless the image has an unwanted size. An error
+	// that wraps ErrUnusable is final; any other may pass and is worth a retry.
 	Load(ctx context.Context, p *schemas.Pair, wanted Wanted, dst []byte) (Loaded, error)
 }
 
@@ -130,7 +129,8 @@ func (e *Encoder) Encode(ctx context.Context, pairs []*schemas.Pair, wanted Want
 
 func (e *Encoder) pixelsPerImage() int { return 3 * e.model.ImageSize() * e.model.ImageSize() }
 
-// load decodes every image into its own row of pixels. It notes in results what was loaded, and what is unusable.
+// load decodes every image into its own row of pixels. It records each image, or the reason why it is unusable, in
+// results.
 func (e *Encoder) load(ctx context.Context, pairs []*schemas.Pair, wanted Wanted, results []Result) ([]byte, error) {
 	size := e.pixelsPerImage()
 	pixels := make([]byte, len(pairs)*size)

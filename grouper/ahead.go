@@ -5,7 +5,7 @@ import "context"
 // OnWalk has a function called with the number of pairs after each walk, by several goroutines. It changes no record.
 func (l *Lane) OnWalk(walked func(pairs int)) { l.walked = walked }
 
-// planGRIT plans the present epoch. What was planned ahead stays.
+// planGRIT plans the present epoch, and keeps the queues that were planned ahead.
 func (l *Lane) planGRIT(ctx context.Context, key Key) (Plan, error) {
 	g := l.ahead
 	l.ahead = nil

@@ -119,11 +119,11 @@ func Partners(image []int32) []schemas.Int32s {
 	return out
 }
 
-// HardCandidates finds, for each sample of a mini-batch, the m others that are hardest to tell from its partner: for
-// the image the most similar texts (i2t), for the text the most similar images (t2i), the most similar first, the lower
-// index first among equals. Row i of v and of t are the features of sample i; image[i] numbers its image. Samples of
-// the same image are no candidates, unless image is nil. Both results have m entries a sample, -1 where there are no
-// more candidates.
+// HardCandidates finds, for each sample of a mini-batch, the m others that are hardest to tell from its partner. For
+// the image these are the most similar texts (i2t), for the text the most similar images (t2i). The most similar comes
+// first; among equals, the lower index. Row i of v and of t are the features of sample i; image[i] numbers its image.
+// Samples of the same image are no candidates, unless image is nil. Both results have m entries per sample, padded with
+// -1.
 func HardCandidates(ctx context.Context, v, t *dotproduct.Matrix, image []int32, m int) (i2t, t2i []int32, err error) {
 	n := v.Rows()
 	if m == 0 || n == 0 {

@@ -27,9 +27,9 @@ func (l *Lane) Awaits() (Due, bool) {
 	return Due{l.members.manifest.Group.Seq, l.epoch - 1, l.block}, true
 }
 
-// GiveUp has the lane go on without the features of an epoch from a batch on. Nobody will make them, because an
-// operator has given up what they would be made of. Their pairs keep the features of the epoch before, as those do that
-// the trainer leaves out. A lane must be told before it takes the first record of its group.
+// GiveUp makes the lane go on without the features that an operator has skipped, each given by its group, epoch and
+// first batch. Their pairs keep the features of the epoch before, like pairs that the trainer leaves out. Call it
+// before the lane takes the first record of the group.
 func (l *Lane) GiveUp(dues ...Due) { l.givenUp = append(l.givenUp, dues...) }
 
 // passGivenUp moves behind features that were given up, and returns whether those of the epoch are complete.
@@ -40,8 +40,8 @@ func (l *Lane) passGivenUp() bool {
 	return l.block >= l.plan.Batches()
 }
 
-// isBehindEpoch reports whether a block is that of a batch behind the epoch whose features the lane reads. Features
-// come in the order of batches, so nobody will make those that the epoch lacks.
+// isBehindEpoch reports whether a block belongs to a batch after the epoch whose features the lane reads. Features come
+// in the order of batches, so missing features of that epoch will never come.
 func (l *Lane) isBehindEpoch(f *schemas.FeatureBlock) bool {
 	at := slices.IndexFunc(l.window, func(g windowGroup) bool { return g.number == f.Group.Seq })
 	if f.Group.Lane != l.lane || at < 0 {

@@ -15,17 +15,16 @@ type GNSRule struct {
 
 // GNS plans an epoch. cluster[p] and image[p] number the cluster and the image of pair p, from 0.
 //
-// The paper draws every mini-batch anew; here each pair is in one mini-batch of the epoch, so draws are made without
+// The paper draws every mini-batch anew. Here each pair is in one mini-batch of the epoch, so draws are made without
 // replacement:
 //
 //   - One mini-batch after another draws Clusters different clusters, each with the same chance, among those that still
 //     have PerCluster pairs that were not drawn, and PerCluster of these at random. When fewer such clusters are left it
 //     takes all of them. A short last mini-batch draws clusters in proportion.
-//   - The pairs drawn for a mini-batch show different images: a pair whose image is there already is passed over. Within
-//     a cluster the first pair of each image is drawn before any second one. After 4 * PerCluster pairs looked at, a
-//     cluster gives what it gave.
-//   - What was not drawn is shuffled and fills up the mini-batches, and the rule of [Random] about images is applied to
-//     these pairs.
+//   - The pairs drawn for a mini-batch show different images: a pair whose image is already there is skipped. Within a
+//     cluster the first pair of each image is drawn before any second one. After 4 * PerCluster pairs looked at, a
+//     cluster gives the pairs found so far.
+//   - The other pairs are shuffled and fill up the mini-batches; the rule of [Random] about images applies to them.
 //
 // Full mini-batches are in random order, so that clusters running out late in the draw are spread over the epoch. In a
 // mini-batch the pairs from clusters come first.

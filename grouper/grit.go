@@ -72,9 +72,9 @@ func ascending(n int) []int32 {
 // search spaces of M; each of them is ordered by a [Walk]; the walks, one after another, are cut into mini-batches of
 // N, and the mini-batches are shuffled over the whole epoch.
 //
-// The last queue holds what is left over: it too is shuffled and cut into search spaces, of which the last is shorter
-// when the left-over is no multiple of M. (The released code fails on such a multiple.) A last mini-batch of fewer than
-// N pairs stays the last.
+// The last queue holds the remaining pairs. It is shuffled and cut into search spaces like the others; its last search
+// space is shorter unless M divides the remainder. (The released code fails where it does.) A last mini-batch of fewer
+// than N pairs stays the last.
 func GRIT(ctx context.Context, order []int32, features Features, image []int32, rule GRITRule, draws GRITDraws) (Plan, error) {
 	g := newGRITPlan(len(order), rule, draws)
 	if err := g.group(ctx, order, features, image); err != nil {
@@ -89,7 +89,7 @@ type gritPlan struct {
 	draws         GRITDraws
 	grouped       []int32 // never reallocated: search spaces are parts of it
 	queues, walks int
-	walked        func(pairs int) // called after each walk, by several goroutines; nil: nobody asks
+	walked        func(pairs int) // called after each walk, by several goroutines; may be nil
 }
 
 func newGRITPlan(pairs int, rule GRITRule, draws GRITDraws) *gritPlan {

@@ -19,12 +19,12 @@ type Emit func(schemas.Record) error
 //  4. features, for GRIT on training features only: a block for each batch of the epoch before; then it emits the
 //     batches of the next epoch, and so on until the last. Other strategies emit all epochs at once.
 //
-// With [OrderLane] it does the first three for every group of a window, and then the last for epoch 1 of every group,
-// for epoch 2 of every group, and so on. What is said of a group below is then true of a window.
+// With [OrderLane] it does the first three for every group of a window, then the last for epoch 1 of every group, for
+// epoch 2 of every group, and so on. The guarantees below then hold for a window instead of a group.
 //
-// Records of an earlier group, or features of an earlier epoch, are passed over, so the features of a group's last
-// epoch need not be read before the next group. Between groups a Lane holds nothing: started anew at the same positions
-// of its topics it emits the same records.
+// A Lane skips records of an earlier group and features of an earlier epoch, so it need not read the features of a
+// group's last epoch before the next group. Between groups a Lane holds nothing: started anew at the same positions of
+// its topics it emits the same records.
 //
 // A group whose chunks are not those of its manifest, or of which a chunk or an embedding is missing, is set aside: Add
 // returns a [SetAsideError], and the lane goes on with the next group.
@@ -46,10 +46,10 @@ type Lane struct {
 	seal   *schemas.Seal // that has ended the window
 	store  Store         // nil: the window is in memory
 
-	givenUp []Due     // features that nobody will make
+	givenUp []Due     // features that will never come
 	ahead   *gritPlan // of the epoch whose features are being read: the queues that are full; nil: none
 	walked  func(pairs int)
-	behind  *recall // what the lane goes on from; nil: the start of a window
+	behind  *recall // position to resume from; nil: the start of a window
 
 	// The first records of a later group, which came where the open one lacks some.
 	heldChunk, heldEmbedding *Input
@@ -115,7 +115,7 @@ func (l *Lane) BetweenGroups() bool {
 	return l.stage == readGroup && len(l.window) == 0 && l.heldChunk == nil && l.heldEmbedding == nil
 }
 
-// WaitsFor says what the next record has to be, for people who wonder why a lane stands still.
+// WaitsFor describes the next record that the lane needs, for people who wonder why it stands still.
 func (l *Lane) WaitsFor() string {
 	switch l.stage {
 	case readChunks:

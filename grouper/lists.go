@@ -30,7 +30,7 @@ func newFixedLists(anchors, size int) *fixedLists {
 	return l
 }
 
-// list returns what was found for an anchor, in no order.
+// list returns the entries of an anchor, in no order.
 func (l *fixedLists) list(anchor int32) []int64 {
 	from := int(anchor) * l.room
 	return l.entries[from : from+int(l.counts[anchor])]
@@ -92,8 +92,8 @@ func partners(ctx context.Context, v, t *dotproduct.Fixed, size, workers int) (i
 	tiles := (n + side - 1) / side
 	images, texts = newFixedLists(n, size), newFixedLists(n, size)
 	panels := dotproduct.NewPanels(t)
-	// A tile changes the lists of its rows and of its columns. Whoever holds both locks took the row's first, so nobody
-	// who waits for a column's lock holds one that its holder waits for.
+	// A tile changes the lists of its rows and of its columns. Every worker locks the row before the column. So a
+	// worker that waits for a column lock holds no lock that the holder of that column waits for.
 	rowLocks, columnLocks := make([]sync.Mutex, tiles), make([]sync.Mutex, tiles)
 	var next atomic.Int64
 	var group sync.WaitGroup

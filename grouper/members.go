@@ -10,15 +10,15 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// ErrUnexpected marks a record that cannot be what the lane needs next: of another lane or of a later group, out of
-// order, or at odds with what was read before. The lane is unchanged.
+// ErrUnexpected marks a record that cannot be the lane's next one: of another lane or a later group, out of order, or
+// in contradiction to earlier records. The lane is unchanged.
 var ErrUnexpected = errors.New("unexpected record")
 
 func unexpected(format string, values ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrUnexpected}, values...)...)
 }
 
-// members holds what is known of the pairs of the open group, as columns by position.
+// members holds the pairs of the open group, as columns by position.
 type members struct {
 	manifest *schemas.Group
 	chunks   int       // that were read
@@ -39,7 +39,7 @@ type members struct {
 	refs       imagerefs.Table
 	captions   []string
 	similarity []float32
-	vectors    *vectors // nil: nobody needs them
+	vectors    *vectors // nil: the strategy needs none
 
 	images map[schemas.ImageID]int32
 }

@@ -31,7 +31,7 @@ func newNearestLists(anchors, size int) *nearestLists {
 	return l
 }
 
-// list returns what was found for an anchor, in no order.
+// list returns the scores and items of an anchor, in no order.
 func (l *nearestLists) list(anchor int32) (scores []float32, items []int32) {
 	from := int(anchor) * l.size
 	to := from + int(l.counts[anchor])
@@ -85,13 +85,13 @@ func (l *nearestLists) offer(anchor, item int32, score float32) {
 	l.floor[anchor] = scores[0]
 }
 
-// tileRows returns the side of the square of products that is worked on at a time: two blocks of rows and the products
-// between them stay in a megabyte of cache.
+// tileRows returns the side of the square of products to compute at a time: two blocks of rows and their products fit
+// into a megabyte of cache.
 func tileRows(dim int) int { return max(64, min(256, (1<<16)/max(dim, 1)/4*4)) }
 
 // nearest finds the lists of all images (their best texts) and of all texts (their best images) in one pass over the
-// products, which it never holds all at once. A pair is not in its own list; nor, when numbers of the pairs' images are
-// given, in that of a pair with the same image.
+// products, which it never holds all at once. A pair is never in its own list. If image numbers the pairs' images, a
+// pair is in no list of a pair with the same image either.
 func nearest(ctx context.Context, v, t *dotproduct.Matrix, image []int32, size int) (images, texts *nearestLists, err error) {
 	n := v.Rows()
 	side := min(tileRows(v.Dim()), n)

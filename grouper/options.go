@@ -29,7 +29,7 @@ const (
 	SourceEncoder  Source = "encoder"  // the encoder's vectors in every epoch, collected in random order
 	SourceCurrent  Source = "current"  // the training model's at the end of the epoch before, collected in random order
 
-	// SourceUnshuffled is SourceTraining without GRIT's two shuffles: GRIT-VLP Table 4, row 5, shows what they are worth.
+	// SourceUnshuffled is SourceTraining without GRIT's two shuffles, for the comparison in GRIT-VLP Table 4, row 5.
 	SourceUnshuffled Source = "unshuffled"
 )
 
@@ -172,7 +172,7 @@ func (o Options) validateGRIT(l *invalid.List) {
 // long as they may be, and one image for all samples.
 func (o Options) LargestRecord() int64 {
 	const (
-		record    = 1 << 10 // what comes once
+		record    = 1 << 10 // fixed overhead
 		sample    = schemas.MaxCaptionBytes + 2*schemas.MaxURIBytes + 512
 		candidate = 2 * (4 + 4) // both directions, with its probability
 		partner   = 4

@@ -26,7 +26,7 @@ func (r Resume) validate(o Options) error {
 	return nil
 }
 
-// recall is what a lane has read again of the epochs before the one that it goes on with.
+// recall holds the earlier epochs' plans, read back from the lane's own batches before it resumes.
 type recall struct {
 	Resume
 	plans map[[2]int64]Plan // by group and epoch
@@ -63,7 +63,7 @@ func (l *Lane) Resume() (at Resume, ok bool) {
 	return at, true
 }
 
-// muted says whether what the lane makes was emitted before the place that it goes on from.
+// muted reports whether the lane's output was already emitted before the position that it resumes from.
 func (l *Lane) muted() bool {
 	return l.behind != nil && (len(l.window) == 0 || l.window[0].number < l.behind.Group || l.epoch < l.behind.Epoch)
 }
@@ -126,7 +126,7 @@ func (l *Lane) addOwn(ctx context.Context, record schemas.Record, emit Emit) err
 	return l.emitEpochs(ctx, emit)
 }
 
-// name says what a record is.
+// name describes a record for error texts.
 func name(record schemas.Record) string {
 	if b, ok := record.(*schemas.Batch); ok {
 		return fmt.Sprintf("batch %d of epoch %d of group %s", b.Sequence, b.Epoch, b.Group)
@@ -134,7 +134,7 @@ func name(record schemas.Record) string {
 	return "a record of " + record.Schema()
 }
 
-// recallPlan sets what the features of the epoch before belong to, where the lane has read it again.
+// recallPlan restores the plan that the features of the previous epoch belong to, if the lane has read it back.
 func (l *Lane) recallPlan() error {
 	if l.behind == nil {
 		return nil

@@ -19,7 +19,7 @@ func (e *SetAsideError) Error() string {
 	return fmt.Sprintf("group set aside: %s: %s", e.Group, e.Why)
 }
 
-// addHeld takes a record that was held back for a group after the one that lacked it.
+// addHeld adds a record that was held back because it belongs to the group after an incomplete one.
 func (l *Lane) addHeld(ctx context.Context, held **Input, add func(context.Context, Input, Emit) error, emit Emit) error {
 	if *held == nil {
 		return nil

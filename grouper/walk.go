@@ -13,18 +13,18 @@ import (
 
 // WalkRule says how a walk is made, beyond equation (5) of GRIT-VLP.
 type WalkRule struct {
-	// Images numbers the image of each pair, and BatchSize is the length of the mini-batches into which the walk will be
-	// cut: a pair whose image is already in the mini-batch that is being filled is passed over unless nothing else is
-	// left. Without Images, or with a BatchSize of 0, no pair is passed over, as in the paper.
+	// Images numbers the image of each pair, and BatchSize is the length of the mini-batches into which the walk will
+	// be cut. A pair whose image is already in the current mini-batch is skipped, unless only such pairs are left.
+	// Without Images, or with a BatchSize of 0, no pair is skipped, as in the paper.
 	Images    []int32
 	BatchSize int
 	// Workers is how many goroutines compute similarities; the result does not depend on it.
 	Workers int
 }
 
-// listSize returns how many partners of every pair are looked up before a walk over n. Longer lists take longer to
-// make, about in proportion to their length; shorter ones run out more often, about n / (length + 1) times, and then
-// all that is left has to be looked at. The square root balances the two. By codes that takes a fourth of the time.
+// listSize returns how many partners of every pair to look up before a walk over n. Longer lists take proportionally
+// longer to make. Shorter lists run out more often, about n / (length + 1) times, and each time the walk scans all
+// unvisited pairs. The square root balances the two. With codes a scan takes a fourth of the time.
 func listSize(n int, codes bool) int {
 	root := math.Sqrt(float64(n)) / 8
 	if codes {
@@ -38,11 +38,11 @@ func listSize(n int, codes bool) int {
 // of that pair for the most similar image, and so on in turns. Row i of v and of t are the features of pair i. Equal
 // similarities go to the lower index. Nothing else decides: visited pairs are marked, never given a similarity of zero.
 //
-// The order is exactly the greedy one. Integers tell which few partners may be the most similar one; where they are
-// several, their similarities decide. A short walk of one or two workers reads the codes, of 8 bits, of all that is
-// left for each pair. In a longer one each pair has a list of its best partners, found in one pass over blocks of
-// products in fixed point. When the walk has visited them all, it looks at all that is left. No matrix of M x M
-// similarities is ever held.
+// The order is exactly the greedy one. Integers select the few partners that may be the most similar; if there are
+// several, their similarities decide. A short walk of one or two workers scans the 8-bit codes of all unvisited pairs
+// at every step. A longer walk gives each pair a list of its best partners, found in one pass over blocks of
+// fixed-point products. When the walk has visited a whole list, it scans all unvisited pairs. It never holds a matrix
+// of M x M similarities.
 func Walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule) ([]int32, error) {
 	codes := dotproduct.FastCodes
 	return walk(ctx, v, t, start, rule, tuning{lists: listSize(v.Rows(), codes), grain: 2048, codes: codes, whole: 3 << 19})
@@ -144,7 +144,7 @@ type walker struct {
 	bound      int64   // products that differ by more are those of similarities in the same order
 	codesBound int64   // the same, of products of codes
 	close      []int32 // partners that may be the most similar
-	products   []int32 // scan's, of what is left; look's, of close
+	products   []int32 // scan's products with unvisited pairs; look's products with close
 	scores     []float32
 	panel      dotproduct.CodeProducts
 }

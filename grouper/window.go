@@ -20,9 +20,9 @@ const (
 
 // Store keeps the groups of a window that are not worked on. So one group is in memory at a time.
 type Store interface {
-	// Put keeps what write writes of a group, in the place of what it wrote before.
+	// Put stores the data that write produces for a group, in place of the group's earlier data.
 	Put(group int64, write func(io.Writer) error) error
-	// Get lets read read what Put has kept.
+	// Get passes the stored data of a group to read.
 	Get(group int64, read func(io.Reader) error) error
 	// Clear forgets all groups.
 	Clear() error
@@ -64,7 +64,7 @@ func (l *Lane) full() bool {
 // window's first group, so that a lane that starts anew counts as before, and grows from window to window.
 func (l *Lane) progress() int64 { return l.window[0].number*int64(l.options.Epochs) + int64(l.epoch) }
 
-// left returns how many batches there are from the present epoch's first to the lane's end; 0: nobody knows yet.
+// left returns the number of batches from the start of the present epoch to the end of the lane; 0: unknown.
 func (l *Lane) left() int64 {
 	if !l.final {
 		return 0
@@ -88,8 +88,8 @@ func (l *Lane) join() {
 	l.at, l.final = len(l.window)-1, manifest.Final
 }
 
-// emitEpochs emits what can be emitted from the present epoch of the group in memory on. It closes the window after its
-// last epoch.
+// emitEpochs emits epochs, from the present one of the group in memory on, until it needs more input. It closes the
+// window after the last epoch.
 func (l *Lane) emitEpochs(ctx context.Context, emit Emit) error {
 	for {
 		if err := l.emitEpoch(ctx, emit); err != nil {
@@ -158,7 +158,7 @@ func (l *Lane) turn(emit Emit) (ready bool, err error) {
 func (l *Lane) finish(emit Emit) error {
 	seal, options := l.seal, l.next
 	if l.heldChunk != nil || l.heldEmbedding != nil {
-		options = l.options // what is held leads back to before the window
+		options = l.options // held records lead back to before the window
 	}
 	if l.store != nil && len(l.window) > 1 {
 		if err := l.store.Clear(); err != nil {

@@ -218,8 +218,8 @@ func (b *Builder) countImage() {
 	b.left.images++
 }
 
-// check verifies what the codec cannot: the vectors are as wide as those of the group. It also looks at the widths of a
-// first embedding, because the vectors need not have come through the codec.
+// check verifies that the vectors are as wide as the group's, which the codec cannot know. For a first embedding it
+// checks their widths against each other, because vectors need not have come through the codec.
 func (b *Builder) check(e *schemas.Embedding) error {
 	dim := e.V.Len()
 	if b.open != nil {
@@ -255,7 +255,7 @@ func (g *openGroup) take(e *schemas.Embedding, nouns []string) error {
 	return nil
 }
 
-// note remembers what the vectors of the latest member do not say.
+// note records the image, nouns and similarity of the latest member.
 func (g *openGroup) note(image schemas.ImageID, nouns []string, similarity float32) {
 	number, _ := g.images.add(image)
 	g.owner = append(g.owner, int32(number))

@@ -43,7 +43,7 @@ func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason, asked [
 	if group, err = b.records(ctx, left, assign, &found, far); err != nil {
 		return nil, left, err
 	}
-	if err = segment.NewIndex(nil, asked...).Err(); err != nil { // what they said may be zeros
+	if err = segment.NewIndex(nil, asked...).Err(); err != nil { // a failed segment may have answered with zeros
 		if group.Segment != nil {
 			err = errors.Join(err, group.Segment.Close())
 		}
@@ -104,7 +104,7 @@ func (b *Builder) records(ctx context.Context, g *openGroup, assign []int32, fou
 	return group, group.Sign()
 }
 
-// segment makes what later groups ask; nil: nobody will.
+// segment makes the segment that later groups ask; nil without Options.Segments.
 func (b *Builder) segment(g *openGroup, assign []int32) (*segment.Segment, error) {
 	if !b.o.Segments {
 		return nil, nil
@@ -117,7 +117,7 @@ func (b *Builder) segment(g *openGroup, assign []int32) (*segment.Segment, error
 	})
 }
 
-// Sign writes the digest of the chunks into the manifest. Whoever changes a chunk does it again.
+// Sign writes the digest of the chunks into the manifest. Call it again after a change to a chunk.
 func (g *Group) Sign() error {
 	var err error
 	g.Manifest.Digest, err = digest(g.Chunks)

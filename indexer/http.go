@@ -36,7 +36,7 @@ type neighborsJSON struct {
 
 type searchRequest struct {
 	Vector   []float32 `json:"vector"`   // any length but zero
-	K        *int      `json:"k"`        // 10 unless given
+	K        *int      `json:"k"`        // vectors to compare with: "image" (default) or "text"
 	Modality string    `json:"modality"` // what to compare with: "image", unless given, or "text"
 	Exact    bool      `json:"exact"`    // compare with every pair, which takes longer
 }
@@ -63,7 +63,7 @@ func NewHandler(s Searcher) http.Handler {
 	return mux
 }
 
-// Searcher is what can be searched: a [Live] or an [Archive].
+// Searcher searches pairs: a [Live] or an [Archive].
 type Searcher interface {
 	// Search finds the pairs whose vectors have the largest inner products with the vector.
 	Search(vector []float32, query Query) (Answer, error)
@@ -73,7 +73,7 @@ type Searcher interface {
 
 type handler struct{ Searcher }
 
-// answer writes what a request is answered with, or its error.
+// answer writes the response to a request, or its error.
 func answer(w http.ResponseWriter, r *http.Request, respond func(*http.Request) (any, error)) {
 	status := http.StatusOK
 	body, err := respond(r)
@@ -87,7 +87,7 @@ func answer(w http.ResponseWriter, r *http.Request, respond func(*http.Request) 
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(raw, '\n')) // the client has gone; nobody is left to tell
+	_, _ = w.Write(append(raw, '\n')) // on an error the client is gone
 }
 
 func statusOf(err error) int {

@@ -13,7 +13,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// What is wrong with a search that Live cannot answer.
+// Errors of a search that Live cannot answer.
 var (
 	ErrQuery   = errors.New("bad query")
 	ErrNoPairs = errors.New("no such pairs")
@@ -22,7 +22,7 @@ var (
 // MaxNeighbors is the most that a search may ask for.
 const MaxNeighbors = 1000
 
-// LiveOptions decide what can be searched, and how.
+// LiveOptions set which groups stay searchable, and how precisely.
 type LiveOptions struct {
 	KeepGroups int     `envDefault:"1"`    // latest closed groups of each lane that stay searchable, besides the open one
 	TailRows   int     `envDefault:"512"`  // pairs that searches compare one by one until they go into inverted lists together
@@ -52,11 +52,11 @@ type LiveEngine interface {
 
 // Live searches the open group and the latest closed groups of every lane while they grow.
 //
-// Inverted lists hold 8-bit codes, and what a search finds is ranked by the vectors that the builders hold: dim + 8
-// bytes of each modality beside the 2 dim of the vector. The newest pairs of a group are compared one by one; a
-// background goroutine ([Live.Run]) puts them into inverted lists, some thousand at a time, and trains new lists when a
-// group has outgrown the old ones. How many lists a search visits is measured then, so that searches find the wanted
-// share of the exact nearest. Without Run everything is found exactly, only more slowly.
+// Inverted lists hold 8-bit codes, and the vectors that the builders hold rank the hits. A pair takes dim + 8 bytes of
+// each modality beside the 2 dim of its vector. A search compares the newest pairs of a group one by one. A background
+// goroutine ([Live.Run]) puts them into inverted lists, some thousand at a time, and trains new lists when a group has
+// outgrown the old ones. It then measures how many lists a search must visit to find the wanted share of the exact
+// nearest. Without Run every search is exact, but slower.
 //
 // Adding a pair takes no lock that a search holds for longer than a look-up. Lists never change: new ones take their
 // place. Vectors of different encoders cannot be compared, so a search looks only at groups of one model.
@@ -95,7 +95,7 @@ type liveGroup struct {
 	sides map[string]*side
 }
 
-// Query says what to search for.
+// Query is a search's parameters.
 type Query struct {
 	K        int    // pairs to find, 1 to MaxNeighbors
 	Modality string // which vectors of the pairs to compare with: Image or Text
@@ -120,7 +120,7 @@ type Neighbor struct {
 	Similarity float32
 }
 
-// Answer is what a search found, best first.
+// Answer holds the neighbours that a search found, best first.
 type Answer struct {
 	Model     string // fingerprint of the encoder whose vectors were compared
 	Searched  int    // pairs that were searched
@@ -220,7 +220,7 @@ func (l *Live) remove(leaves func(*liveGroup) bool) []*liveGroup {
 	return gone
 }
 
-// free waits for the searches that still look at the groups, and frees what they hold.
+// free waits for running searches of the groups, then releases their memory.
 func free(groups []*liveGroup) error {
 	var problems []error
 	for _, g := range groups {
@@ -259,8 +259,8 @@ func (l *Live) Search(vector []float32, query Query) (Answer, error) {
 	return l.search(groups, newest.model, unit, query, nil)
 }
 
-// Neighbors finds the pairs nearest to the image of a pair: by their texts as in V2T, the pair's own among them, or by
-// their images as in V2V, without the pair itself.
+// Neighbors finds the pairs nearest to the image of a pair. By text, as in V2T, the pair itself is among them; by
+// image, as in V2V, it is not.
 func (l *Live) Neighbors(pair schemas.PairID, query Query) (Neighbor, Answer, error) {
 	groups := l.snapshot()
 	if l.gone(pair) {

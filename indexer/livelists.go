@@ -39,7 +39,7 @@ type quantizerKey struct {
 	modality string
 }
 
-// quantizer is a set of centroids and what is known of them.
+// quantizer is a set of centroids, and the number of lists to visit with them.
 type quantizer struct {
 	base      knn.Lists // without entries
 	centroids []float32 // rows of norm 1

@@ -68,7 +68,7 @@ func (t *idTable[K]) add(key K) (int, bool) {
 	return t.n - 1, true
 }
 
-// members are the pairs of a group: what the group's builder fills and live search reads.
+// members are the pairs of a group. The group's builder adds them, and live search reads them.
 type members struct {
 	group schemas.GroupID
 	model string

@@ -23,13 +23,13 @@ import (
 // The paper keeps the image that is farthest from the centroid, and finds that the choice matters little. Here the
 // first one stays, as with pairs and images that repeat.
 //
-// Where other groups are asked, an image that resembles one of theirs is a near-duplicate of the nearest of these, and
-// is not kept (outside.go).
+// With Options.Scope an image may resemble images of other groups. Then it is a near-duplicate of the nearest of these,
+// and is not kept (outside.go).
 //
 // Pairs of one image are no near-duplicates of one another; all of them share its fate. The image lies in the cluster
 // of its first pair.
 
-// near is what was found in a group.
+// near holds the near-duplicates of a group.
 type near struct {
 	nearDuplicates []nearDuplicate // in the order of their positions
 	left           int64           // pairs that were left out
@@ -159,7 +159,7 @@ func (s *nearSearch) compare(image int32, before []int32, products []float32) {
 	}
 }
 
-// spread puts what was found into the chunks of the group, in order and evenly.
+// spread distributes the near-duplicates over the chunks of the group, in order and evenly.
 func (n *near) spread(chunks []*schemas.NeighborChunk) {
 	for i, c := range chunks {
 		for _, t := range n.nearDuplicates[i*len(n.nearDuplicates)/len(chunks) : (i+1)*len(n.nearDuplicates)/len(chunks)] {
@@ -176,8 +176,8 @@ func (n *near) spread(chunks []*schemas.NeighborChunk) {
 	}
 }
 
-// without returns a copy of the group that lacks what was found, and the clusters of its members, numbered without
-// gaps. It gives what was found its new positions.
+// without returns a copy of the group without the near-duplicates, and the clusters of its members, numbered without
+// gaps. It renumbers the positions that the near-duplicates refer to.
 func (g *openGroup) without(found *near, assign []int32) (left *openGroup, clusters []int32, err error) {
 	n := g.v.Len()
 	m, err := newMembers(g.group, g.model, n-len(found.nearDuplicates), g.dim)

@@ -8,7 +8,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// The values of Options.Modality, and what a search looks for.
+// The values of Options.Modality and Query.Modality.
 const (
 	Image = "image"
 	Text  = "text"
@@ -21,7 +21,7 @@ const (
 	DropImages  = "drop"
 )
 
-// Options decide what a group is and what is computed for it. The defaults are those of GPN-S.
+// Options define a group and the computations on it. The defaults are those of GPN-S.
 type Options struct {
 	GroupSize     int     `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
 	K             int     `env:"NEIGHBORS_K" envDefault:"10" desc:"k: texts nearest to each image, V2T"`
@@ -63,7 +63,7 @@ const (
 // maxGroupSize keeps positions in int32 columns, and the reservation for vectors within the address space.
 const maxGroupSize = 100_000_000
 
-// Normal returns the options as marks hold them: numbers stand beside their words, and what changes nothing is empty.
+// Normal returns the options as marks hold them: words and their numbers apart, values that change nothing empty.
 func (o Options) Normal() Options {
 	if word, number, ok := invalid.Numbered(o.NearImage, CountImages, DropImages); ok {
 		o.NearImage, o.NearCosine = word, number
@@ -118,7 +118,7 @@ func (o Options) Validate() error {
 // LargestRecord returns how many bytes the largest record of a group can have: a chunk, or a manifest.
 func (o Options) LargestRecord() int64 {
 	const (
-		record  = 4 << 10 // what comes once
+		record  = 4 << 10 // fixed overhead
 		member  = 16 + 4 + 4 + 4*maxObjects
 		near    = 16 + 4 + 4
 		copied  = 16 + 4 + 4
@@ -162,6 +162,6 @@ type Group struct {
 	Manifest *schemas.Group
 	// Image returns the id and the reference of the image of the member at a position; nil without [Options.Repack].
 	Image func(position int) (schemas.ImageID, schemas.ImageRef)
-	// Segment is what later groups ask; nil without [Options.Segments]. Whoever has the group closes it.
+	// Segment answers later groups; nil without [Options.Segments]. The caller closes it.
 	Segment *segment.Segment
 }

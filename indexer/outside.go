@@ -13,27 +13,27 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Other groups are asked where Options.Scope says so. They are segments of 8-bit codes, so scores of their vectors are
-// those of the codes, and a search visits a part of their lists (package segment). Members are compared exactly, as
-// ever.
+// With Options.Scope a group also asks other groups. These are segments of 8-bit codes, so their scores are those of
+// the codes, and a search visits a part of their lists (package segment). Members are still compared exactly.
 //
-//   - V2T_k is of all texts: of the group and of the groups that were asked. The chunks list the k nearest members as ever;
+//   - V2T_k is over all texts, of the group and of the groups asked. The chunks still list the k nearest members;
 //     obj(v) counts the nouns of the k nearest of all.
-//   - V2V_k1 is of all images. Those that show the image itself are left out, as within the group.
-//   - T2V_k2 is of all images: as many images of any group must score lower. Members have to pass among members as well.
-//   - An image that resembles one of another group is a near-duplicate of the nearest such image. It is compared before the
-//     members are compared with one another, and no other image is held against it.
+//   - V2V_k1 is over all images, without those that show the image itself, as within the group.
+//   - T2V_k2 is over all images: as many images of any group must score lower. Members also have to pass among
+//     members.
+//   - An image that resembles one of another group is a near-duplicate of the nearest such image. This comparison
+//     comes before that of members with one another, and takes the image out of the latter.
 
 // outsideRows is the number of members that are searched for at once.
 const outsideRows = 1 << 16
 
-// outside is what a group finds in others.
+// outside holds a group's search results in other groups.
 type outside struct {
 	b      *Builder
 	others *segment.Index
 	asked  []*segment.Segment
 
-	// By position in the group that was found.
+	// By position in the group.
 	images         [][]segment.Hit // V2V_k1, best first, by number in asked
 	nearDuplicates []segment.Hit   // nearest image above the threshold, with the image itself; Score 0: none
 }
@@ -73,7 +73,7 @@ func (b *Builder) look(ctx context.Context, g *openGroup, asked []*segment.Segme
 	return o, nil
 }
 
-// codes returns what compares 8-bit rows.
+// codes returns the engine's scanner of 8-bit rows.
 func (b *Builder) codes() (knn.CodeScanner, bool) {
 	s, ok := b.engine.(knn.CodeScanner)
 	return s, ok
@@ -94,8 +94,8 @@ func (o *outside) above() float32 {
 	return float32(o.b.o.NearCosine)
 }
 
-// isOther reports whether a hit counts among V2V. One that shows the image itself may be what it is a near-duplicate
-// of.
+// isOther reports whether a hit counts among V2V. A hit that shows the image itself does not, but the image may be its
+// near-duplicate.
 func (o *outside) isOther(g *openGroup, at int, h segment.Hit) bool {
 	if o.b.o.KeepSameImage || o.asked[h.Segment].ImageID(int(h.Row)) != g.images.at(int(g.owner[at])) {
 		return true

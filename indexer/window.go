@@ -25,8 +25,8 @@ func newWindow(size int) window { return window{block: blockOf(size), last: -1} 
 // blockOf returns the number of seqs of a block, for a window of at least size embeddings.
 func blockOf(size int) int64 { return int64(size+1) / 2 }
 
-// WindowBlocks returns the number of the block of a seq, and that of the first block which an owner has to know to go
-// on there. Without a window every seq is a block of its own.
+// WindowBlocks returns the number of a seq's block, and that of the first block that an owner must read to resume
+// there. Without a window every seq is its own block.
 func (o Options) WindowBlocks(seq int64) (first, own int64) {
 	block := blockOf(o.Window)
 	if block == 0 {

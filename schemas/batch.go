@@ -45,7 +45,7 @@ type Batch struct {
 	M        int32    `msgpack:"m"`               // candidates per anchor and direction
 	I2T      Int32s   `msgpack:"i2t,omitempty"`   // samples x M: samples with the hardest texts for each image, hardest first; -1: no more candidates
 	T2I      Int32s   `msgpack:"t2i,omitempty"`   // samples x M: samples with the hardest images for each text
-	Again    bool     `msgpack:"again,omitempty"` // its features are to be made when the epoch is over, by the weights of then
+	Again    bool     `msgpack:"again,omitempty"` // the trainer makes its features after the epoch, with the weights current at that time
 	Left     int64    `msgpack:"left,omitempty"`  // batches of the lane from this one to its end, known when its last group is; absent: unknown
 }
 
@@ -166,7 +166,7 @@ type ScoredBatch struct {
 	Masked   []Mask   `msgpack:"masked,omitempty"`    // samples that no step may learn from, in their order; their probabilities are 0
 	RuledOut int32    `msgpack:"ruled_out,omitempty"` // candidates whose probability is 0 because Con-D's own vectors were too far apart, so that its matching head was not asked
 	Drawn    string   `msgpack:"drawn,omitempty"`     // seed and augmentation by which Con-D's images were drawn; absent: it saw none or plain ones, or they were not recorded
-	Check    *Check   `msgpack:"check,omitempty"`     // what the guard of connections has measured; absent: it is off, or decided in an earlier batch that Con-D can be trusted
+	Check    *Check   `msgpack:"check,omitempty"`     // measurement of the guard of connections; absent: the guard is off, or an earlier batch found that Con-D can be trusted
 	High     float64  `msgpack:"high,omitempty"`      // probability above which a candidate is a connection, by COND_THRESHOLD or ECM_HIGH; absent: ECM_HIGH of the reader
 }
 

@@ -2,27 +2,27 @@ package schemas
 
 import "fmt"
 
-// Check says what the guard of connections has measured in a lane: how much is true of what Con-D confirms among the
-// hardest candidates. A batch in which connections are off has no candidates, so that the trainer takes the hardest of
-// all samples. In a plan it keeps them, with a threshold of 1, so that none is a connection. Without a precision it is
-// the check of an earlier discriminator, which compared the AUC with COND_MIN_AUC.
+// Check holds a lane's measurement by the guard of connections: how precise Con-D is among the hardest candidates. A
+// batch with connections off carries no candidates, so the trainer takes the hardest of all samples. A plan keeps its
+// candidates, with a threshold of 1 that no probability exceeds. A Check without Precision comes from an earlier
+// discriminator, which compared the AUC with COND_MIN_AUC.
 type Check struct {
 	Positives int32      `msgpack:"positives"`           // known positives that Con-D was asked about
 	AUC       float64    `msgpack:"auc"`                 // chance that Con-D gives a known positive a higher probability than a hard negative; without a precision, than a mismatch
 	Least     float64    `msgpack:"least"`               // setting COND_MIN_PRECISION: connections are off unless the lower end of the precision is above it; without a precision, COND_MIN_AUC for the AUC
 	Open      bool       `msgpack:"open,omitempty"`      // too little is known yet; connections are off meanwhile
-	Precision *Precision `msgpack:"precision,omitempty"` // what is estimated of the connections
-	Confirmed *Confirmed `msgpack:"confirmed,omitempty"` // what the measurement of this batch confirmed, for people to judge: its connections are off
+	Precision *Precision `msgpack:"precision,omitempty"` // estimated precision of the connections
+	Confirmed *Confirmed `msgpack:"confirmed,omitempty"` // connections of this batch for people to judge, while connections are off
 }
 
 // Confirmed lists the candidates of a batch that Con-D confirms, as columns.
 type Confirmed struct {
-	Image       Int32s   `msgpack:"image"`       // samples whose image
-	Text        Int32s   `msgpack:"text"`        // and samples whose text Con-D was asked about
-	Probability Floats32 `msgpack:"probability"` // what it said
+	Image       Int32s   `msgpack:"image"`       // sample whose image Con-D was asked about
+	Text        Int32s   `msgpack:"text"`        // sample whose text Con-D was asked about
+	Probability Floats32 `msgpack:"probability"` // Con-D's probability of a match
 }
 
-// Precision estimates how much is true of the connections among the hardest candidates, at their base rate.
+// Precision estimates the share of true connections among the hardest candidates, at their base rate.
 type Precision struct {
 	Above      float64 `msgpack:"above"`            // threshold of the probability
 	Value      float64 `msgpack:"value"`            // share of the connections that are true
@@ -44,7 +44,7 @@ func (c *Check) Off() bool {
 	return c.Open || c.AUC <= c.Least
 }
 
-// String says what was measured, what follows and what to do about it.
+// String reports the measurement, the decision that follows from it, and the remedy.
 func (c *Check) String() string {
 	measured, setting := fmt.Sprintf("the connection discriminator (Con-D) tells %d known positives from mismatches with an AUC of %.3f (0.5: a coin)", c.Positives, c.AUC), "COND_MIN_AUC"
 	if c.Precision != nil {
@@ -117,7 +117,7 @@ func (p *Precision) validate() error {
 	return nil
 }
 
-// validate checks that every place is one of the batch, which has no candidates of its own.
+// validate checks that every index is a sample of the batch, and that the batch has no candidates of its own.
 func (c *Confirmed) validate(m int32, samples int) error {
 	if m > 0 {
 		return invalid("%d candidates, and others that the check confirms: want one kind", m)

@@ -24,7 +24,7 @@ type Record interface {
 	Validate() error // wraps ErrInvalid
 }
 
-// recordType is what the codec knows of one type of record.
+// recordType holds the constructor and the shape of one type of record.
 type recordType struct {
 	make  func() Record
 	shape *shape
@@ -51,8 +51,8 @@ func recordTypeOf[T any, P interface {
 	return recordType{make: func() Record { return P(new(T)) }, shape: shapeOf(reflect.TypeFor[T]())}
 }
 
-// rooms holds buffers for encoding, which records then leave in their size. A buffer that a large record has grown is
-// kept as well: the pool forgets it.
+// rooms pools buffers for encoding; Append copies each record out at its exact size. The pool keeps large buffers until
+// the garbage collector empties it.
 var rooms = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Marshal validates and encodes a record. The same record always gives the same bytes.

@@ -7,8 +7,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// Columns are what a crawl says of a pair besides its image and caption: named numbers, texts and truth values. A value
-// is an int64, a float64, a string or a bool. They travel as a map in the order of the names.
+// Columns hold the crawl's metadata of a pair: named numbers, texts and truth values. A value is an int64, a float64, a
+// string or a bool. They travel as a map sorted by name.
 type Columns map[string]any
 
 // Names appends the names to a slice, and returns all of it in order.
@@ -75,7 +75,7 @@ func (c *Columns) DecodeMsgpack(d *msgpack.Decoder) error {
 	return nil
 }
 
-// ColumnBytes returns what a column counts for in the bound of all columns: its name, and its text or 8 bytes.
+// ColumnBytes returns the bytes that a column counts towards MaxColumnsBytes: its name, plus its text or 8.
 func ColumnBytes(name string, value any) int {
 	if text, ok := value.(string); ok {
 		return len(name) + len(text)
@@ -102,7 +102,7 @@ func ValidateColumn(name string, value any) error {
 	return invalid("column %s holds a %T, want int64, float64, string or bool", name, value)
 }
 
-// firstFault returns what is wrong with the first column that is not valid: the same record always has the same error.
+// firstFault returns the error of the first invalid column by name, so equal records give equal errors.
 func (c Columns) firstFault() error {
 	for _, name := range c.Names(nil) {
 		if err := ValidateColumn(name, c[name]); err != nil {

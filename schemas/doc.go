@@ -7,8 +7,8 @@
 //
 // Invariants:
 //
-//  1. Same value, same bytes. [Marshal] is a pure function (struct order, sorted maps, compact integers). It leaves
-//     out what is empty and optional.
+//  1. Same value, same bytes. [Marshal] is a pure function (struct order, sorted maps, compact integers). It omits
+//     empty optional fields.
 //  2. A validator walks bytes from a topic before they are decoded. It checks every declared length against the bytes
 //     that are there, and every value against the type of its field. So decoding allocates no more than a small
 //     multiple of the input, and no number wraps.

@@ -8,8 +8,8 @@ import (
 // ChunkMembers is the number of group members in every [NeighborChunk] but a group's last.
 const ChunkMembers = 1024
 
-// NeighborChunk holds what the indexer found for consecutive members of a group, as columns. A member's position is
-// its index among the group's distinct pairs in offset order; every reference to another member is a position.
+// NeighborChunk holds the indexer's results for consecutive members of a group, as columns. A member's position is its
+// index among the group's distinct pairs in offset order; every reference to another member is a position.
 type NeighborChunk struct {
 	Group   GroupID `msgpack:"group"`         // the members' group
 	Start   int32   `msgpack:"start"`         // position of the first member
@@ -27,9 +27,9 @@ type NeighborChunk struct {
 	NearTo     Int32s   `msgpack:"near_to,omitempty"`     // position of the member whose image it resembles
 	NearCosine Floats32 `msgpack:"near_cosine,omitempty"` // cosine of the two images' vectors v
 
-	// What other groups hold, where the indexer looks at them (NEIGHBORS_SCOPE). SE has the members among the nearest
-	// images of all, and Outside the others. Near-duplicates of images of other groups are spread over the chunks like
-	// those of members.
+	// These hold images of other groups, if the indexer looks at other groups (NEIGHBORS_SCOPE). The nearest images of
+	// all groups are split: SE has the members, Outside the others. Near-duplicates of outside images are spread over
+	// the chunks like those of members.
 	OutEnd        Int32s   `msgpack:"out_end,omitempty"`         // a member's equivalent images of other groups are those from OutEnd[i-1] to OutEnd[i]; absent: there are none
 	OutImages     []byte   `msgpack:"out_images,omitempty"`      // 16 bytes an equivalent image of another group, best first: its id
 	OutPlace      Int32s   `msgpack:"out_place,omitempty"`       // 4 values an image: number of its object in OutURIs, low and high half of the offset in the object, size
@@ -45,7 +45,7 @@ type NeighborChunk struct {
 	CopySize  Int32s `msgpack:"copy_size,omitempty"`  // bytes of a member's copy; 0: it has none
 }
 
-// CopyBlockBytes is the unit of places of copies. What a tar holds begins at a multiple of it.
+// CopyBlockBytes is the unit in which positions of copies count, because entries of a tar begin at multiples of it.
 const CopyBlockBytes = 512
 
 // SetCopy notes where the copy of the chunk's i-th member is. All copies of a chunk are in one object.

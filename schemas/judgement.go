@@ -4,7 +4,7 @@ package schemas
 const (
 	VerdictMatch   = "match"    // the text describes the image
 	VerdictNoMatch = "no match" // it does not
-	VerdictNone    = "none"     // takes back what was said before
+	VerdictNone    = "none"     // withdraws an earlier verdict
 )
 
 // The samples that a [Judgement] may belong to.
@@ -14,15 +14,15 @@ const (
 	SampleLeast  = "least"  // the least certain connections
 )
 
-// Judgement is what a person says of a connection. The latest judgement of an image and a text counts. Those of the
-// random sample count in the guard's estimate of the precision of connections, while Con-D is the same.
+// Judgement is a person's verdict on a connection. The latest judgement of an image and a text counts. Judgements of
+// the random sample enter the guard's estimate of precision, as long as Con-D stays the same.
 type Judgement struct {
 	Group       GroupID `msgpack:"group"`           // where both pairs are
 	Image       PairID  `msgpack:"image"`           // the pair whose image was shown
 	Text        PairID  `msgpack:"text"`            // the pair whose caption was shown
 	Probability float32 `msgpack:"probability"`     // Con-D's probability of a match
 	Sample      string  `msgpack:"sample"`          // how the connection was chosen
-	Verdict     string  `msgpack:"verdict"`         // what the person says
+	Verdict     string  `msgpack:"verdict"`         // the person's verdict
 	Time        int64   `msgpack:"time,omitempty"`  // informative: Unix milliseconds
 	Model       string  `msgpack:"model,omitempty"` // fingerprint of the Con-D that was judged; empty: an earlier console wrote it
 }

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Scanner reads msgpack one code at a time, and never past the bytes that are there. The checks of records use it, and
-// so does the display of bytes that nobody vouches for. It allocates nothing unless it fails.
+// Scanner reads msgpack one code at a time, and never beyond the end of Value. Validation uses it, and so does the
+// display of untrusted bytes. It allocates only when it fails.
 type Scanner struct {
 	Value []byte
 	Pos   int
@@ -18,7 +18,7 @@ func (s *Scanner) Malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: byte %d: %s", ErrMalformed, s.Pos, fmt.Sprintf(format, args...))
 }
 
-// Class is what a msgpack code announces, whatever its width.
+// Class is the kind of value that a msgpack code announces, whatever its width.
 type Class uint8
 
 const (
@@ -39,10 +39,10 @@ var classNames = [...]string{"nil", "bool", "int", "uint64", "float32", "float64
 
 func (c Class) String() string { return classNames[c] }
 
-// Head reads a code and what belongs to it: an integer's value, the bits of a float or of a large unsigned integer,
-// or 1 for true. For a str, bin or extension it is the length in bytes, for an array or map the number of elements. A
-// length is never larger than the bytes that follow allow. Head stops before the bytes of a str or bin, before the
-// type of an extension, and before the elements of an array or map.
+// Head reads a code and its value: an integer, the bits of a float or of a large unsigned integer, or 1 for true. For a
+// str, bin or extension the value is the length in bytes, for an array or map the number of elements. Head refuses a
+// length that exceeds the bytes that follow. It stops before the bytes of a str or bin, before the type of an
+// extension, and before the elements of an array or map.
 //
 //	0xxxxxxx int    1000nnnn map    1001nnnn array    101nnnnn str    111xxxxx int
 //	c0 nil   c2, c3 bool   c4-c6 bin   ca, cb float   cc-cf uint   d0-d3 int   d9-db str   dc, dd array   de, df map

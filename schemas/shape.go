@@ -27,7 +27,7 @@ var kindNames = [...]string{"bool", "int32", "int64", "float32", "float64", "str
 
 func (k kind) String() string { return kindNames[k] }
 
-// shape is what the walker has to know of a Go type: the msgpack type of a value, and the limits on it.
+// shape describes a Go type to the walker: the msgpack type of a value, and the limits on it.
 type shape struct {
 	kind    kind
 	size    int          // bin: its exact length, if not 0; array, map: the most elements

@@ -8,8 +8,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// FeatureBlock is what the training model made of a mini-batch, in training order: the features by which the grouper
-// groups the next epoch (GRIT-VLP section 3.2).
+// FeatureBlock holds the training model's features of a mini-batch, in training order. The grouper groups the next
+// epoch by them (GRIT-VLP section 3.2).
 type FeatureBlock struct {
 	Group     GroupID  `msgpack:"group"`            // the batch's
 	Epoch     int32    `msgpack:"epoch"`            // the batch's
@@ -19,7 +19,7 @@ type FeatureBlock struct {
 	V         Float16s `msgpack:"v"`                // rows x Dim: unit vectors of the images
 	T         Float16s `msgpack:"t"`                // rows x Dim: unit vectors of the texts
 	Step      int64    `msgpack:"step"`             // the training step that made them
-	Masked    []Mask   `msgpack:"masked,omitempty"` // samples that the step did not learn from: those that Con-D's record masks, and those whose images were gone by then
+	Masked    []Mask   `msgpack:"masked,omitempty"` // samples that the step did not learn from: those masked in Con-D's record, and those whose images were gone by the time of the step
 }
 
 // Schema implements [Record].
@@ -59,7 +59,7 @@ const (
 
 // Progress is a report of the trainer or of an evaluation, for people and dashboards: nothing is decided by it.
 type Progress struct {
-	Kind       string   `msgpack:"kind"`                 // what is reported
+	Kind       string   `msgpack:"kind"`                 // name of the report
 	Step       int64    `msgpack:"step"`                 // training steps done
 	Values     Measures `msgpack:"values,omitempty"`     // losses, learning rate, counts, recalls
 	Checkpoint string   `msgpack:"checkpoint,omitempty"` // file that was written

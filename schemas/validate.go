@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on what a record may hold.
+// Limits on the size of records and their fields.
 const (
 	MaxCaptionBytes = 8 << 10
 	MaxImageBytes   = 20 << 20
@@ -122,7 +122,7 @@ func (r ImageRef) validateKey() error {
 	}
 	u, err := url.Parse(r.URI)
 	if err != nil {
-		return nil //nolint:nilerr // whoever resolves the reference refuses it, and says why
+		return nil //nolint:nilerr // resolving the reference gives the error with its reason
 	}
 	switch key := strings.TrimPrefix(u.Path, "/"); {
 	case !utf8.ValidString(key):

@@ -35,8 +35,8 @@ func (f Float16s) AppendTo(dst []float32) []float32 {
 // Floats returns the values as float32.
 func (f Float16s) Floats() []float32 { return f.AppendTo(make([]float32, 0, f.Len())) }
 
-// float32Of widens a float16. A finite one is the float32 with the same fields, whose exponent counts from 2^-112.
-// One multiplication puts that right, for subnormal values as well.
+// float32Of widens a float16. A finite float16 has the bit fields of a float32 whose exponent counts from 2^-112. One
+// multiplication corrects the exponent, including that of subnormal values.
 func float32Of(bits uint16) float32 {
 	if bits&0x7c00 == 0x7c00 { // infinite or not a number
 		return float16.Frombits(bits).Float32()

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Limits on what the walker lets through. It skips what lies below keys that no reader knows, and never decodes it.
-// So these bounds are on work alone.
+// Limits of the walker on unknown keys and on nesting. The walker skips values below unknown keys without decoding
+// them, so these limits bound its work alone.
 const (
 	maxDepth         = 16      // nesting of arrays and maps below an unknown key
 	maxUnknownValues = 1 << 12 // values below unknown keys, in one record
@@ -16,10 +16,9 @@ const (
 
 // checkWellFormed verifies that value is exactly one msgpack map that a record of shape s can be decoded from.
 //
-// The decoder itself cannot be trusted with bytes from a topic. It allocates what a length declares before it looks for
-// the bytes: for each byte of input, one record of 120 bytes in a slice. It wraps integers that are too large for their
-// field, and takes a str for a bin and an array for a map. It leaves trailing bytes unread. The walker refuses all of
-// these beforehand:
+// The decoder itself cannot be trusted with bytes from a topic. It allocates a declared length before it looks for the
+// bytes: one record of 120 bytes for each byte of input. It wraps integers that are too large for their field, and
+// takes a str for a bin and an array for a map. It ignores trailing bytes. The walker refuses all of these beforehand:
 //
 //   - every length is checked against the bytes that are there, and every count against the bytes that its elements
 //     need at least;
@@ -192,8 +191,8 @@ func (w *walker) structure(s *shape, n int) error {
 
 func (w *walker) unknownField(s *shape, base int, key byteRange) error {
 	if string(w.Value[key.from:key.to]) == s.inlined {
-		// The decoder knows an embedded struct by its Go name as well. It would fill the struct from what was only
-		// skipped here.
+		// The decoder also accepts an embedded struct's Go name as a key. It would fill the struct from values that the
+		// walker only skipped.
 		return fmt.Errorf("%w: key %q is reserved", ErrInvalid, s.inlined)
 	}
 	if err := w.openKey(base, key); err != nil {

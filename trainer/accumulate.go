@@ -10,18 +10,18 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// openStep holds the batches of a step that is not complete: their gradients and momentum keys.
+// openStep holds the gradients and momentum keys of the batches of an incomplete step.
 //
-// Gradients are added along a binary tree over the step's batches: 0 and 1, 2 and 3, then both sums, and so on. The
-// tree is the same however many processes share the batches out in runs of equal length, so that the weights are as
-// well. It takes one copy of the gradients for each level. A batch that was set aside has no leaf; its sibling takes
-// the place of their sum.
+// Gradients are added along a binary tree over the step's batches: 0 and 1, 2 and 3, then both sums, and so on.
+// Processes share the batches in runs of equal length, so the tree and the weights are the same for any number of
+// processes. It takes one copy of the gradients for each level. A batch that was set aside has no leaf; its sibling
+// takes the place of their sum.
 type openStep struct {
-	batches int // that were taken
-	learned int // those of them that were not set aside
+	batches int // batches taken
+	learned int // batches taken and not set aside
 	sums    []partialSum
 	keys    []batchKeys
-	given   int // runs of the share that have left it
+	given   int // runs of the share that were given away
 	// prepared has the keys that a gathered step compares with, by the batch's number; nil: not known here.
 	prepared []*batchKeys
 }
@@ -38,7 +38,8 @@ type batchKeys struct {
 	ids         []schemas.ImageID
 }
 
-// add takes the gradients of the next batch; nil: it was set aside. It frees what it has summed up.
+// add takes the gradients of the next batch, or nil for a batch that was set aside. It frees gradients that it has
+// added to a sum.
 func (o *openStep) add(grads []*torch.Tensor) {
 	o.batches++
 	if grads != nil {
@@ -106,8 +107,8 @@ func (o *openStep) free() {
 	*o = openStep{}
 }
 
-// takeGrads takes the gradients out of the parameters, unless they are what the optimiser wants: of the only batch of
-// the step, without a limit.
+// takeGrads takes the gradients out of the parameters. In a step of one batch without a limit they stay there for the
+// optimiser.
 func (t *Trainer) takeGrads(s *torch.Scope) ([]*torch.Tensor, error) {
 	if t.options.StepBatches == 1 && t.options.ClipNorm == 0 {
 		return []*torch.Tensor{}, nil

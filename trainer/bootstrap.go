@@ -69,14 +69,14 @@ func (o *BootstrapOptions) order(examples int, epoch int64) []int {
 }
 
 // Bootstrap trains on random mini-batches of plain pairs. It makes a pipeline's first encoder and Con-D, before there
-// are embeddings to group by. With [RetrievalFineTuning] it fine-tunes Con-D. It runs [Trainer.Step] on batches that
-// nobody scored, which is ALBEF's or GRIT-VLP's step: every other sample is a candidate, none a connection. Every epoch
-// goes through the examples in an order of its own and leaves an incomplete last step out. The next batch is loaded
-// while one is trained on. With StepBatches above 1 a step's samples are divided: each of its mini-batches has keys and
-// negatives of its own, as on the authors' GPUs, and the gradient is the mean.
+// are embeddings to group by. With [RetrievalFineTuning] it fine-tunes Con-D. It runs [Trainer.Step] on unscored
+// batches, which is ALBEF's or GRIT-VLP's step: every other sample is a candidate, none a connection. Every epoch goes
+// through the examples in a new order and leaves an incomplete last step out. The next batch is loaded during a step.
+// With StepBatches above 1 a step's samples are divided: each of its mini-batches has its own keys and negatives, as on
+// the authors' GPUs, and the gradient is the mean.
 //
-// Batch and epoch are functions of the step. So a trainer that was resumed from a checkpoint goes on where it was, and
-// ends in the bytes of a run without interruption.
+// Batch and epoch are functions of the step. So a trainer resumed from a checkpoint ends in the same bytes as an
+// uninterrupted run.
 func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptions) error {
 	switch {
 	case t.options.UniWeight > 0:

@@ -16,7 +16,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// A checkpoint is a safetensors file that [model.Load] takes as it is: it ignores what follows the weights.
+// A checkpoint is a safetensors file that [model.Load] accepts, because it ignores the tensors after the weights.
 //
 //	<weight>                 the model, with its configuration and vocabulary in the metadata
 //	optim.mean.<weight>      first moments

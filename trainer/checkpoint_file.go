@@ -178,7 +178,7 @@ func prune(folder string, stay int64) error {
 	return errors.Join(errs...)
 }
 
-// IsTemporary reports whether a file is what an interrupted write of a checkpoint has left.
+// IsTemporary reports whether an interrupted write of a checkpoint has left a file of this name.
 func IsTemporary(name string) bool {
 	for _, pattern := range []string{temporaryPattern, temporaryBest} {
 		if fits, err := filepath.Match(pattern, name); fits && err == nil {
@@ -248,7 +248,7 @@ func CheckpointStep(name string) (step int64, ok bool) {
 // CheckpointName returns the name of the file of a step's checkpoint.
 func CheckpointName(step int64) string { return fmt.Sprintf(checkpointFormat, step) }
 
-// Head is what a checkpoint says before its tensors.
+// Head is the part of a checkpoint before its tensors.
 type Head struct {
 	Step      int64
 	Digest    string // of everything
@@ -277,7 +277,7 @@ func CheckFile(path string) error {
 	return err
 }
 
-// modelFacts is what a weights file needs to know of a model besides its weights. It does not change in training.
+// modelFacts returns the fixed facts of a model that its weights file states.
 type modelFacts interface {
 	FingerprintOf(tensors []safetensors.NamedTensor) (string, error)
 	Metadata() (map[string]string, error)

@@ -13,18 +13,18 @@ import (
 type Input struct {
 	// Pixels are the preprocessed training images, one after another: 3 x S x S float32 each.
 	Pixels []float32
-	// Positives are the images that should come close to them, in the form of Pixels. Each is a sample's positive, or
-	// another augmentation of its own image where it has none. They are needed when UniWeight is above 0; else they are
-	// ignored.
+	// Positives are the images that should come close to the samples' images, in the form of Pixels. Each is a sample's
+	// positive, or another augmentation of its own image if it has none. UniWeight above 0 requires them; otherwise
+	// they are ignored.
 	Positives []float32
-	// Second holds other augmentations of the images, in the form of Pixels. They are needed with ITC.Triple; else they
+	// Second holds other augmentations of the images, in the form of Pixels. ITC.Triple requires them; otherwise they
 	// are ignored.
 	Second []float32
 	// IDs are the token ids of each sample's text: [CLS] ... [SEP], not padded.
 	IDs [][]int32
-	// Masked names the samples whose images could not be had, beyond those that the batch masks. Their pixels are 0.
+	// Masked names the samples with unavailable images, beyond those that the batch masks. Their pixels are 0.
 	Masked []schemas.Mask
-	// Decay says how far the decay of the learning rate has come, for [StreamSteps].
+	// Decay is the progress of the decay of the learning rate, for [StreamSteps].
 	Decay Decay
 
 	sent *sent // the images, when [Trainer.Send] has taken them; else nil

@@ -134,8 +134,8 @@ type rowTargets struct {
 }
 
 // hardTargets returns the targets before any softening. An anchor's row is shared equally by its own pair, its
-// connection, and the samples and queue entries that show the same image. The last are as in ALBEF's retrieval
-// fine-tuning. A connection is not mirrored into the other direction's rows, in MAFA's paper and code alike.
+// connection, and the samples and queue entries that show the same image (these as in ALBEF's retrieval fine-tuning). A
+// connection is not mirrored into the other direction's rows, as in both MAFA's paper and its code.
 func hardTargets(samples []schemas.Sample, queue []schemas.ImageID, picks []pick, ecm ECMOptions) rowTargets {
 	n := len(samples)
 	t := rowTargets{rows: n, columns: n + len(queue)}
@@ -187,7 +187,7 @@ func (t rowTargets) hard(s *torch.Scope, dtype torch.DType) *torch.Tensor {
 	return s.Reshape(x, int64(t.rows), int64(t.columns))
 }
 
-// dropped makes a mask [rows, columns] of what is taken out of its row on the device; nil: nothing is.
+// dropped returns a mask [rows, columns] on the device of the entries that are excluded from their rows; nil: none.
 func (t rowTargets) dropped(s *torch.Scope) *torch.Tensor {
 	if len(t.drop) == 0 {
 		return nil

@@ -58,7 +58,7 @@ func (v Vocabulary) MaskTokens(ids []int32, probability float64, r *rand.Rand) (
 	return masked, labels
 }
 
-// maskedRows holds the texts of the masked-language loss with tokens hidden, and what was hidden.
+// maskedRows holds the texts of the masked-language loss with tokens hidden, and the hidden tokens.
 type maskedRows struct {
 	ids    [][]int32
 	labels [][]int64

@@ -59,9 +59,9 @@ func twoHardest(row []float32, eligible []bool) (first, second int32) {
 	return first, second
 }
 
-// weights returns the weights of the draw, up to a common factor. What is not eligible has weight 0. ALBEF's code takes
-// the softmax over all samples and then sets the others to 0. That equals the softmax over the eligible ones up to a
-// factor.
+// weights returns the weights of the draw, up to a common factor. Ineligible samples have weight 0. ALBEF's code takes
+// the softmax over all samples and then sets the ineligible ones to 0, which equals the softmax over the eligible ones
+// up to a factor.
 func (n Negatives) weights(row []float32, eligible []bool) []float64 {
 	highest := math.Inf(-1)
 	for j, ok := range eligible {
@@ -114,8 +114,8 @@ const (
 )
 
 // ClassOf returns the class of a probability. Exactly Low and exactly High are ambiguous. (The authors' code drops a
-// pair on a threshold, and their Algorithm 1 would keep it as a negative.) The comparison is made in float32, the
-// precision of the record: a probability written as 0.8 is on the threshold 0.8.
+// pair on a threshold, and their Algorithm 1 would keep it as a negative.) The comparison uses float32, the precision
+// of the record: a probability written as 0.8 is on the threshold 0.8.
 func (o ECMOptions) ClassOf(p float32) Class {
 	switch {
 	case p > float32(o.High):
@@ -128,7 +128,7 @@ func (o ECMOptions) ClassOf(p float32) Class {
 
 // pick is the choice of one anchor among its candidates, by the training model's current similarity.
 type pick struct {
-	hardest int32 // most similar candidate, or the one that was drawn; -1: none
+	hardest int32 // most similar candidate, or the drawn one; -1: none
 	second  int32 // the next one; -1: none
 	class   Class // of the first
 }
@@ -156,7 +156,7 @@ func directions(b *schemas.ScoredBatch, ecm ECMOptions) (i2t, t2i candidates) {
 
 // mine chooses for every anchor. sim holds one row of similarities per anchor; its first len(samples) columns are the
 // batch. Only scored candidates are eligible. If there are fewer than N-1 of them and an anchor's true hardest was not
-// scored, it takes the hardest that was. In a batch that nobody scored (m = 0) every other sample is a candidate and a
+// scored, it takes the hardest scored one. In an unscored batch (m = 0) every other sample is a candidate and a
 // negative. Partners are known positives and not eligible.
 func (c candidates) mine(sim []float32, columns int, choose chooser) []pick {
 	picks := make([]pick, len(c.samples))
@@ -176,9 +176,9 @@ func (c candidates) mine(sim []float32, columns int, choose chooser) []pick {
 	return picks
 }
 
-// hardestScored counts the anchors of a scored batch that have a hardest sample, and those of them that have it among
-// their candidates. The counts tell how well Con-D's few candidates cover what the current model finds hardest. sim is
-// as in mine.
+// hardestScored counts the anchors of a scored batch that have a hardest sample, and those whose hardest sample is
+// among their candidates. The counts show how well Con-D's few candidates cover the hardest samples of the current
+// model. sim is as in mine.
 func (c candidates) hardestScored(sim []float32, columns int) (anchors, scored int) {
 	if c.m == 0 {
 		return 0, 0

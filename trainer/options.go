@@ -130,8 +130,8 @@ type Options struct {
 	MLMDistill float64 `env:"MLM_DISTILL" envDefault:"0" desc:"share of MLM's loss that follows the momentum model's distribution: 0.4 in ALBEF and TCL; needs MOMENTUM=true"`
 	// ITMNegatives says how ITM finds a negative: hardest in GRIT-VLP and MAFA, multinomial in ALBEF and TCL.
 	ITMNegatives Negatives `env:"ITM_NEGATIVES" envDefault:"hardest" desc:"how ITM finds a negative among the candidates: hardest (GRIT-VLP, MAFA), multinomial (ALBEF, TCL) or random"`
-	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two; 4 of 96 in
-	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Mining stays within a batch, and so does contrast
+	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two: 4 of 96
+	// in GRIT-VLP and MAFA, 8 of 64 in ALBEF, one for each GPU. Mining stays within a batch, and so does contrast
 	// without ITC.Gather.
 	StepBatches int `env:"STEP_BATCHES" envDefault:"4" desc:"mini-batches whose mean gradient makes a step of the optimiser, a power of two: 4 of 96 as on the GPUs of GRIT-VLP and MAFA, 8 of 64 in ALBEF; LR_*, ITC_ALPHA_RAMP_STEPS and CHECKPOINT_EVERY count such steps"`
 	// ClipNorm is the largest length of a step's gradient, over all parameters. A longer one is scaled to it. 0: no limit,
@@ -139,8 +139,8 @@ type Options struct {
 	ClipNorm float64 `env:"CLIP_NORM" envDefault:"0" desc:"largest length of a step's gradient, over all parameters; a longer one is scaled to it; 0: no limit, as in the papers"`
 	// Tries is how often a step computes the losses of a batch while they are not finite, before it sets the batch aside.
 	Tries int `envDefault:"3"`
-	// Uni is the reading of GPN-S eq. 10. It uses the unit features and the temperature of ITC; the paper leaves both
-	// open.
+	// Uni is the reading of GPN-S eq. 10. It uses the unit features and the temperature of ITC, because the paper
+	// specifies neither.
 	Uni      UniReading `env:"UNI_READING" envDefault:"infonce" desc:"reading of GPN-S eq. 10: infonce, printed or with_pos"`
 	Momentum MomentumOptions
 	AdamW    AdamWOptions
@@ -176,9 +176,9 @@ func MAFA() Options {
 	return o
 }
 
-// RetrievalFineTuning returns the settings by which the papers fine-tune for retrieval, and so for Con-D (GRIT-VLP
-// supplement 3, MAFA appendix F). They are one-hot ITC over a queue of momentum features, ITM with negatives that are
-// drawn by the softmax of the similarities, as the authors' code for retrieval does, and nothing else.
+// RetrievalFineTuning returns the papers' settings for fine-tuning for retrieval, and so for Con-D (GRIT-VLP supplement
+// 3, MAFA appendix F). They are one-hot ITC over a queue of momentum features, and ITM with negatives drawn by the
+// softmax of the similarities, as in the authors' retrieval code.
 func RetrievalFineTuning() Options {
 	o := GRITVLP()
 	o.MLMWeight = 0

@@ -24,13 +24,13 @@ const (
 // Schedule gives the learning rate of every step, counted from 0. It depends only on the step, so a restarted trainer
 // needs no schedule state.
 //
-// ReferenceEpochs does what the authors' drivers do, oddities included:
+// ReferenceEpochs reproduces the authors' drivers, oddities included:
 //
 //   - The cosine is a function of the epoch alone. It spans Epochs epochs even when fewer are trained (30 and 20 in
 //     GRIT-VLP, so that the rate ends at 3.67e-5).
 //   - The "warm-up epochs" are WarmupSteps updates of the rate inside epoch 0. One follows every WarmupStride iterations,
 //     after the optimiser's step, so the rate first changes at iteration WarmupStride+1.
-//   - An epoch 0 that is shorter than that cuts the warm-up short.
+//   - An epoch 0 shorter than the warm-up cuts it short.
 type Schedule struct {
 	Kind       ScheduleKind `env:"LR_SCHEDULE" envDefault:"cosine" desc:"cosine: warm-up and cosine over steps; stream: warm-up, then LR until every lane has come to the group that a final seal closes, and a cosine to LR_MIN over the batches that are left; reference: the papers' tables over epochs"`
 	Rate       float64      `env:"LR" envDefault:"1e-4" desc:"highest learning rate"`                  // ALBEF, GRIT-VLP, MAFA: 1e-4 (retrieval fine-tuning 1e-5)

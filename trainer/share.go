@@ -15,9 +15,9 @@ import (
 // [openStep], and all complete the step with the sum. Then they hold the same bits again: those of one process that
 // learns from all.
 
-// Share is what a process holds of an open step, or the sum of the shares of all.
+// Share is a process's part of an open step, or the sum of all parts.
 type Share struct {
-	Batches, Learned int         // that were taken, and those of them that were not set aside
+	Batches, Learned int         // batches taken, and those of them that were not set aside
 	Grads            [][]float32 // of the sum, by parameter; nil: none
 	Keys             []Keys      // of the momentum queue, in the order of batches
 }
@@ -28,15 +28,15 @@ type Keys struct {
 	IDs         []schemas.ImageID
 }
 
-// Learn adds a batch to the open step and completes nothing. number is that of the batch in the step, among those of
-// all processes. Learn uses up an input that was sent. give is nil, unless this is the last batch that this process has
-// of the step: then it gets the share while Learn computes it. What it does not get is for [Trainer.TakeShare].
+// Learn adds a batch to the open step and completes nothing. number is the batch's number in the step, over all
+// processes. Learn uses up an input that was sent. For the process's last batch of the step, give receives runs of the
+// share while Learn computes them; otherwise it is nil. [Trainer.TakeShare] gives the remaining runs.
 func (t *Trainer) Learn(ctx context.Context, b *schemas.ScoredBatch, in Input, number int, give Give) (*Result, error) {
 	return t.stepOn(ctx, b, in, stepSlot{number, give}, func(*torch.Scope, *Result) error { return nil })
 }
 
-// TakeShare takes what this process has learned out of the open step. give gets the runs of gradients that
-// [Trainer.Learn] has not given.
+// TakeShare removes this process's share from the open step. give gets the runs of gradients that [Trainer.Learn] has
+// not given.
 func (t *Trainer) TakeShare(ctx context.Context, give Give) (Share, error) {
 	var share Share
 	err := t.worker.Do(ctx, func(s *torch.Scope) error {

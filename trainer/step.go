@@ -119,7 +119,7 @@ type stepSlot struct {
 	give   Give // not nil: the batch is the last of this process
 }
 
-// stepOn learns from a batch of the open step, and does what follows.
+// stepOn learns from a batch of the open step, then calls then.
 func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, at stepSlot, then func(*torch.Scope, *Result) error) (*Result, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {

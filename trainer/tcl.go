@@ -32,7 +32,7 @@ func hardContrastive(s *torch.Scope, d direction) *torch.Tensor {
 	return rowCrossEntropy(s, d.hard, s.LogSoftmax(d.sim, 1))
 }
 
-// localImages compares every image with the regions of its own momentum tokens.
+// localImages contrasts every image with the regions of its momentum tokens.
 func (t *Trainer) localImages(s *torch.Scope, f *forward) *torch.Tensor {
 	var regions *torch.Tensor
 	s.NoGrad(func() { regions = t.momentum.model.ImageRegions(s, f.keys.tokens) })

@@ -7,10 +7,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// UsedNegatives returns the negatives that ITM had in the step of a batch: for every image the sample of its text, and
-// for every text that of its image; -1: none, as a connection took its place or there was no candidate. It looks for
-// them as the step did, by the features that the step published. These are float16, so of two candidates that are
-// equally near the other may come back. Drawn negatives cannot be found again, as the temperature is not published.
+// UsedNegatives returns the negatives of ITM in the step of a batch: for every image the sample of its text, for every
+// text the sample of its image. -1 means none, because a connection took its place or there was no candidate. It
+// repeats the step's choice with the features that the step published. These are float16, so of two equally near
+// candidates it may return the other. Drawn negatives cannot be recovered, because the temperature is not published.
 func UsedNegatives(b *schemas.ScoredBatch, f *schemas.FeatureBlock, o Options) (ofImage, ofText []int32, err error) {
 	n, dim := len(b.Samples), int(f.Dim)
 	if o.ITMNegatives != HardestNegatives {

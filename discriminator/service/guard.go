@@ -13,12 +13,11 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// guardSettings are what the guard of a process depends on. Without a least precision and an automatic threshold it
-// does not measure.
+// guardSettings configure the guard of a process. It measures only with a least precision or an automatic threshold.
 type guardSettings struct {
 	least float64 // COND_MIN_PRECISION; 0: connections are always on
 	high  float64 // threshold of connections
-	auto  bool    // the threshold is chosen by what is measured
+	auto  bool    // the measurement chooses the threshold
 	keeps bool    // candidates stay where connections are off
 	seed  uint64
 	model string // fingerprint of Con-D
@@ -28,36 +27,38 @@ type guardSettings struct {
 	people func(ctx context.Context, p feedback.Place) (discriminator.People, error)
 }
 
-// guard estimates how much is true of Con-D's connections in a lane, on the lane's first batches. Until it knows
-// enough, and for ever where the precision may be no higher than COND_MIN_PRECISION, the lane mines no connections.
+// guard estimates the precision of Con-D's connections in a lane, on the lane's first batches. The lane mines no
+// connections until the estimate is certain enough, and none at all if the precision may be no higher than
+// COND_MIN_PRECISION.
 //
-// The measurement is a function of the batches, and its state lies in the marks. So a new owner goes on with it, and a
-// verdict stays. Another Con-D, threshold or COND_MIN_PRECISION begins a new measurement.
+// The measurement is a function of the batches, and its state lies in the marks. So a new owner continues it, and a
+// verdict stays. Another Con-D, threshold or COND_MIN_PRECISION starts a new measurement.
 //
-// What people say of connections is no input of the lane. It is taken up at the first batch of an epoch of a group, and
-// noted in the log before it is used (package internal/log/feedback). It may change the verdict then.
+// People's judgements of connections are no input of the lane. The guard reads them at the first batch of a group's
+// epoch, and records them in the log before use (package internal/log/feedback). They may then change the verdict.
 type guard struct {
 	settings guardSettings
 	state    guardState
 	lane     int
 	log      *slog.Logger
 	gauges   gauges
-	changed  bool // no record says what the check is now
+	changed  bool // no record has the current check yet
 }
 
-// guardState is what a mark says of the guard.
+// guardState is the guard's state in a mark.
 type guardState struct {
 	Model string              `json:"model"`
-	High  float64             `json:"high,omitempty"` // threshold of connections; that of auto is chosen at the end
+	High  float64             `json:"high,omitempty"` // threshold of connections; an automatic one is chosen at the end
 	Auto  bool                `json:"auto,omitempty"`
 	Check schemas.Check       `json:"check"`
 	Known discriminator.Known `json:"known,omitzero"` // while the measurement is open
 
-	People discriminator.People `json:"people,omitzero"` // what they said when the epoch began
-	Own    *schemas.Precision   `json:"own,omitempty"`   // the estimate without them, when the measurement has ended
+	People discriminator.People `json:"people,omitzero"` // judgements at the start of the epoch
+	Own    *schemas.Precision   `json:"own,omitempty"`   // the estimate without People, once the measurement has ended
 }
 
-// newGuard goes on from a mark's state. nil is the start of a lane, or the mark of a discriminator without a guard.
+// newGuard restores a guard from a mark's state. nil is the start of a lane, or the mark of a discriminator without a
+// guard.
 func newGuard(s guardSettings, lane int, raw []byte, log *slog.Logger, gauges gauges) (*guard, error) {
 	g := &guard{settings: s, lane: lane, log: log, gauges: gauges}
 	if len(raw) > 0 {
@@ -78,10 +79,10 @@ func newGuard(s guardSettings, lane int, raw []byte, log *slog.Logger, gauges ga
 	return g, nil
 }
 
-// measures reports whether there is a guard.
+// measures reports whether the guard is in use.
 func (s guardSettings) measures() bool { return s.least > 0 || s.auto }
 
-// leastShare is the precision that is wanted.
+// leastShare returns the precision that connections need.
 func (s guardSettings) leastShare() float64 {
 	if s.least == 0 && s.auto {
 		return discriminator.LeastPrecision
@@ -105,7 +106,7 @@ func (g *guard) show() {
 	}
 }
 
-// enter takes up what people say when an epoch of a group begins.
+// enter reads people's judgements when an epoch of a group begins.
 func (g *guard) enter(ctx context.Context, b *schemas.Batch) error {
 	s := &g.state
 	if !g.settings.measures() || b.Sequence > 0 {
@@ -129,7 +130,7 @@ func (g *guard) enter(ctx context.Context, b *schemas.Batch) error {
 	before, with := s.Check, people.With(*s.Own)
 	s.Check.Precision = &with
 	if with == *before.Precision {
-		return nil // they are too few
+		return nil // too few to count
 	}
 	g.changed = true
 	if s.Check.Off() != before.Off() {
@@ -151,16 +152,16 @@ func (g *guard) mark() ([]byte, error) {
 	return raw, nil
 }
 
-// open reports whether the measurement goes on.
+// open reports whether the measurement is unfinished.
 func (g *guard) open() bool { return g.settings.measures() && g.state.Check.Open }
 
-// off reports whether no connections are mined, now and in all batches to come.
+// off reports whether no connections are mined, in this batch and all later ones.
 func (g *guard) off() bool {
 	return g.settings.measures() && !g.state.Check.Open && g.state.Check.Off()
 }
 
-// measure adds a batch to the measurement, and decides when there is enough. It returns the candidates that Con-D
-// confirms.
+// measure adds a batch to the measurement, and ends it when the estimate is certain enough. It returns the candidates
+// that Con-D confirms.
 func (g *guard) measure(ctx context.Context, core scorer, b *schemas.Batch, in discriminator.Input) (*schemas.Confirmed, error) {
 	tagger, err := g.settings.tagger()
 	if err != nil {
@@ -177,7 +178,7 @@ func (g *guard) measure(ctx context.Context, core scorer, b *schemas.Batch, in d
 	if s.Auto && s.Known.Looks() {
 		before := s.High
 		if s.High = s.Known.Threshold(g.settings.leastShare()); s.High != before {
-			s.People = discriminator.People{} // they were counted above another threshold
+			s.People = discriminator.People{} // counted above another threshold
 		}
 	}
 	s.Check, g.changed = s.Known.Check(s.High, g.settings.leastShare(), s.People), true
@@ -193,7 +194,7 @@ func (g *guard) measure(ctx context.Context, core scorer, b *schemas.Batch, in d
 	return known.Confirmed(s.High), nil
 }
 
-// check returns what a record says of the guard. confirmed is what the measurement of its batch has confirmed.
+// check returns the check for a record. confirmed is the list of candidates that Con-D confirms in its batch.
 func (g *guard) check(confirmed *schemas.Confirmed) *schemas.Check {
 	c := g.state.Check
 	c.Confirmed, g.changed = confirmed, false

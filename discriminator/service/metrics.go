@@ -16,7 +16,7 @@ const (
 	stateMeasuring = "measuring" // and off meanwhile
 )
 
-// gauges show what the guard of each lane says. The zero value shows nothing.
+// gauges show the check of each lane's guard. The zero value shows nothing.
 type gauges struct {
 	state     *prometheus.GaugeVec
 	precision *prometheus.GaugeVec

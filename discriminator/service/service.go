@@ -95,7 +95,7 @@ func countFrom(log *stream.Log) func(context.Context, feedback.Place) (discrimin
 	}
 }
 
-// guard returns what the guard depends on.
+// guard returns the settings of the guard.
 func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, error) {
 	high, err := s.threshold()
 	return guardSettings{
@@ -140,7 +140,7 @@ func (s Settings) augmentation() dataset.Augmentation {
 	return s.Augment
 }
 
-// Validate returns every invalid setting of its own, joined.
+// Validate returns all invalid settings of the discriminator, joined.
 func (s Settings) Validate() error {
 	var l invalid.List
 	l.Refuse(s.Candidates > 0 && s.Checkpoint == "", "COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")

@@ -34,8 +34,8 @@ var (
 	_ loader = (*dataset.Loader)(nil)
 )
 
-// recorder writes into what was scored how its images were drawn: the trainer must see the same ones. With plain images
-// there is nothing to write.
+// recorder writes the drawing of the images into scored batches, because the trainer must see the same images. Plain
+// images need no record.
 type recorder struct {
 	scorer
 	drawn string
@@ -103,7 +103,7 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	}
 }
 
-// emit writes the record that was made of rec.
+// emit writes the record made from rec.
 func (s *stage) emit(rec stream.Record, made schemas.Record, out stream.Output) error {
 	state, err := s.mark()
 	if err != nil {
@@ -112,8 +112,8 @@ func (s *stage) emit(rec stream.Record, made schemas.Record, out stream.Output) 
 	return out.Emit(schemas.Scored, made, out.After(rec, state))
 }
 
-// score loads what the batch refers to, unless Con-D is not asked. The encoder has read every image before. One that is
-// gone for ever is masked, and the record says so; any other fault is one of the bucket, and worth waiting for.
+// score loads the images and texts of a batch, unless Con-D is not asked. The encoder has read every image before.
+// Images that are gone for good are masked in the record. Any other error is the bucket's, and score is retried.
 func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBatch, error) {
 	input := discriminator.Input{IDs: s.loader.IDs(b)}
 	if b.M == 0 {
@@ -139,8 +139,8 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 	return s.measure(ctx, b, input)
 }
 
-// measure lets the guard measure a batch. With plain images Con-D is asked about the candidates first, whatever the
-// guard decides: the bound learns from them, and the guard finds their scores among what is kept.
+// measure lets the guard measure a batch. With plain images Con-D first scores the candidates, even if the guard then
+// turns connections off: the bound learns from the scores, and the guard finds them in the cache.
 func (s *stage) measure(ctx context.Context, b *schemas.Batch, in discriminator.Input) (scored *schemas.ScoredBatch, err error) {
 	if s.kept != nil {
 		if scored, err = s.askKept(ctx, b, in); err != nil {
@@ -163,8 +163,7 @@ func (s *stage) measure(ctx context.Context, b *schemas.Batch, in discriminator.
 	return scored, nil
 }
 
-// hold puts the encodings of images that are kept into the input, and returns their samples as masks, so that nobody
-// loads them.
+// hold puts cached encodings of images into the input, and returns their samples as masks so that they are not loaded.
 func (s *stage) hold(b *schemas.Batch, in *discriminator.Input) (spared []schemas.Mask) {
 	if s.kept == nil {
 		return nil
@@ -177,7 +176,7 @@ func (s *stage) hold(b *schemas.Batch, in *discriminator.Input) (spared []schema
 	return spared
 }
 
-// ask scores a batch, with what is kept of earlier ones.
+// ask scores a batch, with cached results of earlier batches.
 func (s *stage) ask(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
 	scored, err := s.askKept(ctx, b, in)
 	if err == nil {
@@ -186,7 +185,7 @@ func (s *stage) ask(ctx context.Context, b *schemas.Batch, in discriminator.Inpu
 	return scored, err
 }
 
-// say writes the threshold, and what is new of the guard, into a batch with candidates.
+// say writes the threshold, and the check if it has changed, into a batch with candidates.
 func (s *stage) say(scored *schemas.ScoredBatch) {
 	scored.High = s.guard.state.High
 	if s.guard.changed {

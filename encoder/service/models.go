@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/internal/model/model"
 )
 
-// models are the weights that the lanes of this process follow. Lanes in spans of different weights have a model each.
-// The one that was opened last answers queries, and stays. It is safe for concurrent use.
+// models hold the weights that the lanes of this process follow. Lanes in spans of different weights have separate
+// models. The most recently opened model answers queries, and stays loaded. It is safe for concurrent use.
 type models struct {
 	log  *stream.Log
 	dir  string // of checkpoints
@@ -80,7 +80,7 @@ func (m *models) close(fingerprint string) {
 	m.drop(fingerprint)
 }
 
-// drop counts one lane less, and frees what nobody has.
+// drop releases a lane's use of a model, and frees the model after the last use.
 func (m *models) drop(fingerprint string) {
 	l := m.loaded[fingerprint]
 	if l.lanes--; l.lanes > 0 {

@@ -83,7 +83,7 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	return run(ctx, tools, newStages(like, spool, next))
 }
 
-// run encodes lanes with what a factory makes.
+// run encodes lanes with the stages of a factory.
 func run(ctx context.Context, tools device.Tools, factory stream.Factory) error {
 	tools.Instruments.Loaded()
 	return tools.Log.Run(ctx, stream.StageSpec{
@@ -133,7 +133,7 @@ type Settings struct {
 	Core           encoder.Options
 }
 
-// Validate returns every invalid setting of its own, joined.
+// Validate returns all invalid settings of the encoder, joined.
 func (s Settings) Validate() error {
 	var l invalid.List
 	l.Refuse(s.Checkpoint == "", "ENCODER_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")

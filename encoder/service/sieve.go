@@ -22,10 +22,10 @@ import (
 type sieve struct {
 	text     string
 	rules    *filter.Rules
-	language func(string) string // nil unless a rule speaks of it
+	language func(string) string // nil unless a rule uses it
 	detect   func() (func(string) string, error)
 	dropped  *prometheus.CounterVec
-	gone     *forget.Set // what is taken back; nil: nothing
+	gone     *forget.Set // forgotten pairs; nil: none
 }
 
 // early returns the refusal of a pair that is taken back, or dropped by a rule on its words; else nil.
@@ -134,8 +134,8 @@ func detector(path string) func() (func(string) string, error) {
 	})
 }
 
-// modelPlaces returns where the models are looked for: beside the program, where a package of a distribution has them,
-// and where Go keeps the module that brings them, as a program that was built here finds them.
+// modelPlaces returns the folders to search for the models: beside the program, where a distribution's package puts
+// them, and in the Go module cache, where a locally built program finds them.
 func modelPlaces() []string {
 	var places []string
 	if program, err := os.Executable(); err == nil {

@@ -12,45 +12,45 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// A lane is cut into spans, and what its records are made with never changes within one: the rules of FILTER and, where
-// the encoder follows the trainer, the weights. A span ends after as many embeddings as a group has pairs, and with a
-// seal. Every mark says what its span was begun with, so a new owner goes on with that, whatever its own settings are.
+// A lane is cut into spans. Within a span the rules of FILTER stay the same, and the weights if the encoder follows the
+// trainer. A span ends at a seal, or after as many embeddings as a group has pairs. Every mark holds the rules and
+// weights of its span, so a new owner continues with them even if its own settings differ.
 //
-// The weights of a span are those that the trainer has announced last when its first pair comes. That moment is chance,
-// so the choice is noted in the log before it is used (package internal/log/weights). A new owner, one that is paused
-// and a replay find it there. The indexer closes its group where the weights change. That group has fewer pairs by
-// those that the span holds twice, which only the indexer knows.
+// A span gets the weights that the trainer announced last before the span's first pair. That moment is chance, so the
+// choice is noted in the log before use (package internal/log/weights). A new owner, a paused one and a replay find it
+// there. The indexer closes its group where the weights change. That group is smaller than a span by the span's
+// repeated pairs, which only the indexer knows.
 
-// span is the part of a lane that is made with the same weights and rules.
+// span is a part of a lane with the same weights and rules.
 type span struct {
 	From    int64  `json:"from"`             // seq of its first record
 	Records int64  `json:"records"`          // so far
 	Pairs   int    `json:"pairs"`            // of these: embeddings
 	Size    int    `json:"size,omitempty"`   // embeddings after which it ends; 0: no pair has come, or an older encoder began it
 	Filter  string `json:"filter,omitempty"` // its rules
-	Model   string `json:"model,omitempty"`  // fingerprint of the weights; empty: the lane follows nobody
+	Model   string `json:"model,omitempty"`  // fingerprint of the weights; empty: the lane does not follow the trainer
 }
 
-// weightSource chooses and opens what the trainer has published.
+// weightSource chooses and opens weights that the trainer has published.
 type weightSource interface {
 	choose(ctx context.Context, lane int, seq int64) (fingerprint string, err error)
 	open(ctx context.Context, lane int, fingerprint string) (embedder, error)
 	close(fingerprint string) // once for every open
 }
 
-// spans knows the span of a lane, and what the next one begins with.
+// spans holds the span of a lane, and the settings of the next one.
 type spans struct {
 	lane    int
 	size    int          // embeddings
 	filter  string       // rules
-	weights weightSource // nil: the lane follows nobody
+	weights weightSource // nil: the lane does not follow the trainer
 	at      span
 	located bool   // at.From is known
 	opened  string // fingerprint of the weights that are open; empty: none
 }
 
-// locate finds the lane's place when it has none yet: it is new, or an older encoder wrote it. Nothing is held back
-// then.
+// locate finds the start of the lane's span if it is unknown: the lane is new, or an older encoder wrote it. Call it
+// only when nothing is held back.
 func (p *spans) locate(rec stream.Record, out stream.Output) {
 	if p.located {
 		return
@@ -78,13 +78,13 @@ func (p *spans) over() bool {
 	return full || (p.weights != nil) != (p.at.Model != "") // the lane begins to follow the trainer, or ends
 }
 
-// enter makes sure that the pair at hand has the rules and the weights of its span.
+// enter gives the stage the rules and the weights of the span of the pair at hand.
 func (s *stage) enter(ctx context.Context, rec stream.Record, out stream.Output) error {
 	p := s.spans
 	p.locate(rec, out)
 	at := p.at
 	if p.over() {
-		if err := s.Flush(ctx, out); err != nil { // with what the last span has
+		if err := s.Flush(ctx, out); err != nil { // with the rules and weights of the last span
 			return err
 		}
 		at = span{From: p.at.From + p.at.Records}
@@ -126,7 +126,7 @@ func (s *stage) takeWeights(ctx context.Context) error {
 	return nil
 }
 
-// room returns how many pairs may be embedded at once: a batch, or what is left of the span.
+// room returns how many pairs may be embedded at once: a batch, or the rest of the span.
 func (p *spans) room(batch int) int { return min(batch, p.at.Size-p.at.Pairs) }
 
 // count takes the record of a pair into the span.
@@ -145,8 +145,8 @@ func (p *spans) close() {
 	}
 }
 
-// spanned begins the state of a lane. No state of a spool begins so, which is all that older encoders wrote for lanes
-// that follow nobody. A spool that has no tar yet has no bytes.
+// spanned begins the state of a lane. The state of a spool never begins with it. Older encoders wrote only the spool's
+// state for lanes that do not follow the trainer. The state of a spool without a tar is empty.
 const spanned = "\x00follow"
 
 // spooled is the state of a lane.

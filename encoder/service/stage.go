@@ -1,9 +1,9 @@
 // Package service is the encoder as a service: it reads pairs, lets the core embed them in batches, and writes
-// embeddings. Every pair gives one record, in order: its embedding, or a refusal where its image cannot be had; so a
-// place in the log belongs to one pair, whoever finds what in the bucket. A refused pair goes to dead-letters as well,
-// and so does what is no pair. A pair that a rule of FILTER drops has a refusal that names the rule, and no dead
-// letter: those would be many. Neither has one that is taken back. Rules and followed weights change between spans
-// alone (span).
+// embeddings. Every pair gives one record, in order: its embedding, or a refusal if its image is unavailable. So a
+// position in the log belongs to one pair, even if two owners of the lane find different objects in the bucket. Refused
+// pairs also go to dead-letters, and so do records that are no pairs. A pair that a rule of FILTER drops gets a refusal
+// that names the rule, but no dead letter: there would be many. A forgotten pair gets no dead letter either. Rules and
+// followed weights change only between spans (span).
 package service
 
 import (
@@ -50,7 +50,7 @@ type stage struct {
 	instruments *service.Instruments
 	spool       spool // nil: inline images are refused
 	held        []held
-	wanted      int  // of these: that have no refusal yet
+	wanted      int  // held pairs without a refusal so far
 	dirty       bool // the spool holds images that are not synced
 }
 
@@ -66,8 +66,8 @@ type held struct {
 // heldPerBatch bounds the pairs that are held, for each pair of a batch: rules may drop most of them.
 const heldPerBatch = 16
 
-// newStages makes stages like the one given. The spool's lane is that of the stage; without a root there is none. A
-// lane that follows nobody has no weights in next.
+// newStages returns a factory of stages like the given one. Each spool is its stage's lane's; without a root there is
+// none. In next, a lane that does not follow the trainer has no weights.
 func newStages(like stage, o shard.SpoolOptions, next spans) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
 		s := like
@@ -123,7 +123,7 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	}
 }
 
-// refuse sets rec aside after what was held back before it, so that no mark runs ahead of a dead letter.
+// refuse sets rec aside after the records held back before it, so that no mark runs ahead of a dead letter.
 func (s *stage) refuse(ctx context.Context, rec stream.Record, reason error, out stream.Output) error {
 	if err := s.Flush(ctx, out); err != nil {
 		return err
@@ -133,8 +133,8 @@ func (s *stage) refuse(ctx context.Context, rec stream.Record, reason error, out
 
 const maxProblemBytes = 512
 
-// explained puts what a producer has found wrong with a record before our own reason: `pairstream produce` publishes
-// what is no pair with the key "problem".
+// explained puts a producer's finding before our own reason: `pairstream produce` publishes an invalid pair as a map
+// with the key "problem".
 func explained(rec stream.Record, reason error) error {
 	value, err := msgvalue.Decode(rec.Value)
 	if err != nil {
@@ -185,8 +185,8 @@ func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out
 	return s.Flush(ctx, out)
 }
 
-// checkInline finds out what is no image before it takes room in the spool. It is a function of the bytes alone: what a
-// decoder gives up for lack of time is spooled, so that two owners of a lane spool the same.
+// checkInline rejects bytes that are no image before they take room in the spool. It is a function of the bytes alone:
+// if the decoder runs out of time the bytes are spooled, so that two owners of a lane spool the same images.
 func checkInline(encoded []byte) error {
 	if _, err := imaging.ReadHeader(encoded); err != nil {
 		return fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
@@ -197,7 +197,7 @@ func checkInline(encoded []byte) error {
 	return nil
 }
 
-// refusePair sets a pair aside after what was held back before it, and leaves a refusal in its place.
+// refusePair sets a pair aside after the records held back before it, and leaves a refusal in its place.
 func (s *stage) refusePair(ctx context.Context, rec stream.Record, p *schemas.Pair, word string, why error, out stream.Output) error {
 	if err := s.Flush(ctx, out); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// state is what a mark says of the lane: the options that the group was begun with, and the epoch at whose start the
-// mark lies. A mark of epoch 0 lies before the group.
+// state is the state of a lane in a mark: the options that the group was begun with, and the epoch that begins at the
+// mark. A mark of epoch 0 lies before the group.
 type state struct {
 	grouper.Options
 	Resume *grouper.Resume `json:",omitempty"`

@@ -21,8 +21,8 @@ func Run(ctx context.Context, log *stream.Log, i *service.Instruments, s Setting
 	return log.Run(ctx, Spec(ctx, log, i, s, nil))
 }
 
-// Spec returns the stage that Run runs. walked is called with the number of pairs after each walk, by several
-// goroutines; nil: nobody asks.
+// Spec returns the stage that Run runs. After each walk it calls walked, which may be nil, with the number of pairs,
+// from several goroutines.
 func Spec(ctx context.Context, log *stream.Log, i *service.Instruments, s Settings, walked func(pairs int)) stream.StageSpec {
 	without := func(lane int) (dues []grouper.Due, err error) {
 		err = log.Forgone(ctx, Name, lane, func(raw []byte) error {
@@ -49,7 +49,7 @@ type Settings struct {
 	Core grouper.Options
 }
 
-// Options returns what the core is told.
+// Options returns the options of the core, completed with the seed and the number of workers.
 func (s Settings) Options() grouper.Options {
 	o := s.Core.Normal()
 	o.Seed, o.Workers = s.Run.Seed, runtime.GOMAXPROCS(0)

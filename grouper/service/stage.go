@@ -1,13 +1,13 @@
 // Package service is the grouper as a service: it feeds a lane's groups, neighbours, embeddings and features to the
 // core in the order in which the core asks for them, and writes batches.
 //
-// A crash takes a lane back to the start of its epoch. Every batch carries a mark. It leads to the group's manifest, or
-// to the window's first with EPOCH_GROUPS above 1, and to the batches and features of the epoch before. The core reads the
-// members anew and makes the same batches. How much it reads does not grow with the epochs. The mark holds the options
-// that the group was begun with. A new owner with other options finishes that group with the old ones, and makes the
-// next with its own.
+// A crash takes a lane back to the start of its epoch. Every batch carries a mark. It leads to the group's manifest
+// (with EPOCH_GROUPS above 1 to the first of the window), and to the batches and features of the epoch before. The core
+// reads the members anew and makes the same batches. The amount to read does not grow with the epochs. The mark also
+// holds the options of the open group. A new owner with other options finishes that group with the old ones, and uses
+// its own for the next.
 //
-// A group of which no batch can be made is set aside: its manifest goes to the dead letters with the reason.
+// A group without any possible batch is set aside: its manifest goes to the dead letters with the reason.
 package service
 
 import (
@@ -32,7 +32,7 @@ type stage struct {
 	spool       *spool
 }
 
-// forgone tells what a lane goes on without.
+// forgone returns the features that a lane must go on without.
 type forgone func(lane int) ([]grouper.Due, error)
 
 func newFactory(o grouper.Options, spoolDir string, without forgone, walked func(int), instruments *service.Instruments) stream.Factory {
@@ -71,10 +71,11 @@ func newFactory(o grouper.Options, spoolDir string, without forgone, walked func
 // Input implements [stream.Stage].
 func (s *stage) Input() schemas.Topic { return s.core.Needs() }
 
-// Waiting says what the lane's next record has to be.
+// Waiting describes the next record that the lane needs.
 func (s *stage) Waiting() string { return s.core.WaitsFor() }
 
-// Forgoes implements [stream.Forgoer]: features are not made when an operator has skipped a batch, or they themselves.
+// Forgoes implements [stream.Forgoer]: no features will come for a batch that an operator has skipped at the
+// discriminator or the trainer.
 func (s *stage) Forgoes() (fmt.Stringer, []stream.Maker) {
 	due, waits := s.core.Awaits()
 	if !waits {

@@ -22,9 +22,9 @@ import (
 // lookAgain is the time between two looks for new segments.
 const lookAgain = 10 * time.Second
 
-// RunSearch answers searches over the segments in SEGMENTS_ROOT at LIVE_ADDR until ctx ends. It takes new segments up,
-// and gives up those that are not there any more. It owns no lane. What is taken back is not found. It tells serving
-// where it listens, when it has the segments that are there.
+// RunSearch answers searches over the segments in SEGMENTS_ROOT at LIVE_ADDR until ctx ends. It adds new segments, and
+// drops those whose files are gone. It owns no lane. Searches do not find forgotten pairs. RunSearch calls serving with
+// its address once it has added the segments that exist at the start.
 func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Logger, serving func(net.Addr, *indexer.Archive)) (err error) {
 	if s.LiveAddr == "" {
 		return errors.New("LIVE_ADDR is empty: set it to the address that searches come to, such as 127.0.0.1:8080")
@@ -50,7 +50,7 @@ func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Lo
 	}
 	answer(ctx, all, listener, service.NewHTTPServer(s.door().Guard(indexer.NewHandler(l.archive)), liveLimits))
 	all.Go(func() error {
-		gone.Run(ctx, func(err error) { logger.Warn("what is taken back cannot be read", keyErr, err) })
+		gone.Run(ctx, func(err error) { logger.Warn("the forgotten pairs cannot be read", keyErr, err) })
 		return nil
 	})
 	all.Go(func() error { return l.run(ctx) })
@@ -63,7 +63,7 @@ type library struct {
 	store   *store.Store
 	archive *indexer.Archive
 	logger  *slog.Logger
-	seen    map[string]*segment.Segment // what files hold in the archive; nil: the file is no segment
+	seen    map[string]*segment.Segment // segments in the archive by file; nil: the file is no segment
 }
 
 func (l *library) run(ctx context.Context) error {

@@ -25,8 +25,8 @@ import (
 //	MODEL/LANE-SEQ-texts.faiss    the same of the captions
 //	MODEL/LANE-SEQ-pairs.jsonl    line i is the pair with id i: its id, its position in the group, its image's reference
 //
-// Vectors are those of 8-bit codes. What is taken back is in no index, and its line is null. The file of pairs comes
-// last. Files of an earlier call are replaced. Wrote is called for every group.
+// Vectors are those of 8-bit codes. Forgotten pairs are in no index, and their lines are null. The file of pairs is
+// written last. A call replaces the files of an earlier call. It calls wrote for every group.
 func WriteFAISS(ctx context.Context, log *stream.Log, s Settings, folder string, wrote func(*segment.Segment)) (err error) {
 	place, err := s.openStore(ctx, log)
 	if err != nil {

@@ -125,7 +125,7 @@ func (c *copier) open(ctx context.Context) (string, error) {
 	return place.String(), err
 }
 
-// at returns what copies images to a place. That of a group which was begun with other settings is opened as well.
+// at returns the repacker for a place, which may be that of a group begun with other settings.
 func (c *copier) at(ctx context.Context, place string, side int) (*repack.Repacker, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +159,8 @@ func (c *copier) at(ctx context.Context, place string, side int) (*repack.Repack
 	return r, nil
 }
 
-// store opens what holds copies. A place in a bucket has the options of REPACK_ROOT, or of the root that it lies under.
+// store opens the store of copies. A place in a bucket has the options of REPACK_ROOT, or of the root that it lies
+// under.
 func (c *copier) store(ctx context.Context, root *url.URL) (repack.Store, error) {
 	roots := c.s.Roots
 	if strings.Contains(c.s.Root, "?") {
@@ -172,7 +173,7 @@ func (c *copier) store(ctx context.Context, root *url.URL) (repack.Store, error)
 	return store, err
 }
 
-// Close closes what was opened.
+// Close closes all opened buckets, last first.
 func (c *copier) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

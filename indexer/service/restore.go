@@ -47,7 +47,7 @@ func (r *restorer) state() string {
 	return ""
 }
 
-// begin restores the groups of a lane before the one that is next; the function that it returns ends that.
+// begin restores the groups of a lane before group next. The returned function ends that.
 func (r *restorer) begin(lane int, next int64) (stop func()) {
 	if r == nil || next == 0 || r.live.Keeps() == 0 {
 		return func() {}
@@ -189,8 +189,8 @@ func (r *restorer) each(ctx context.Context, topic schemas.Topic, id schemas.Gro
 	return nil
 }
 
-// state is what a mark of the indexer says besides positions: the number of the lane's next group, and the rest as
-// JSON, for a new owner and for people. Marks of older indexers have the number alone.
+// state is the indexer's state in a mark: the number of the lane's next group, and the rest as JSON, for a new owner
+// and for people. Marks of older indexers hold only the number.
 type state struct {
 	next int64
 	more more

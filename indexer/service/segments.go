@@ -153,9 +153,9 @@ func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o 
 	return found, nil
 }
 
-// choose returns the latest segments of all lanes. Of its own lane it takes those that the lane knows to be its own. It
-// looks at all of the others, which it leaves in opened: a choice is final, and a lane whose group asks for what is no
-// segment would wait for ever.
+// choose returns the latest segments of all lanes. Of its own lane it takes only segments that the lane knows to be its
+// own. It opens those of other lanes, and leaves them in opened: a choice is final, and a lane that chose an invalid
+// segment would wait forever.
 func (s *segments) choose(ctx context.Context, lane int, model string, most int, own *closed, opened map[store.Name]*segment.Segment) ([]store.Name, error) {
 	all, err := s.store.List(ctx, model)
 	if err != nil {

@@ -47,7 +47,7 @@ func (s Settings) onDevice(device string) bool {
 	return s.Engine == engineDevice || s.Engine == engineAuto && device != "cpu"
 }
 
-// Options returns what the core is told.
+// Options returns the options of the core, completed from the other settings.
 func (s Settings) Options() indexer.Options {
 	o := s.Core.Normal()
 	o.Seed, o.Window = s.Run.Seed, indexer.DefaultOptions().Window

@@ -1,14 +1,14 @@
 // Package service is the indexer as a service: it reads embeddings, lets the core assemble and compute groups, and
 // writes their neighbour chunks and manifests. It also answers live searches over HTTP. Groups are computed on the
 // processor (internal/neighbors/knn/cpu) or, by the same binary, on the device (internal/neighbors/knn/device), with
-// the same records. Live search is the processor's.
+// the same records. Live search always runs on the processor.
 //
-// A crash takes a lane back to the first embedding of its open group: every chunk carries the mark of that place, and
-// the core, given the same embeddings again, makes the same chunks. The mark holds the options that the group was begun
-// with. A new owner with other options finishes a group of which something is published with the old ones, and makes
-// the next with its own. A mark lies back by the core's window, and what comes before the group only fills it.
+// A crash takes a lane back to the first embedding of its open group. Every chunk carries the mark of that embedding,
+// and the core makes the same chunks of the same embeddings. The mark also holds the options of the open group. If
+// anything of the group is published, a new owner with other options finishes it with the old ones, and uses its own
+// for the next. A mark lies one window before the group; those embeddings only fill the window.
 //
-// What comes behind a final seal is set aside.
+// Records after a final seal are set aside.
 package service
 
 import (
@@ -126,7 +126,7 @@ func finish(core *indexer.Builder, from state) error {
 // Input implements [stream.Stage].
 func (s *stage) Input() schemas.Topic { return schemas.Embeddings }
 
-// Waiting says what the lane's next record has to be.
+// Waiting describes the next record that the lane needs.
 func (s *stage) Waiting() string {
 	return fmt.Sprintf("embedding %d of %d of group %s, or a seal", s.core.Pending(), s.core.Options().GroupSize, s.core.Next())
 }
@@ -321,7 +321,7 @@ func (s *stage) compute(ctx context.Context, why indexer.Reason, o indexer.Optio
 	return group, nil
 }
 
-// Flush implements [stream.Stage]. A group is held back until it is full, whoever asks.
+// Flush implements [stream.Stage]. It does nothing, because only a full group is published.
 func (s *stage) Flush(context.Context, stream.Output) error { return nil }
 
 // Close implements [io.Closer].
