@@ -24,9 +24,9 @@ const leastHeld = 20
 // Converge trains a model until the AUC on hard pairs of held no longer rises, in at most o.Steps steps. It then
 // calibrates the model on half of held, unless the base rate is 0, and writes weights, calibration and card to path.
 //
-// The phases are those that made the demo's Con-D: random mini-batches until nothing more is gained, GRIT's
-// mini-batches for as long as they help, and random ones again while the rate decays. GRIT's false negatives teach the
-// matching head to doubt true pairs. Random mini-batches have few, so that it trusts them again.
+// The phases made the demo's Con-D: random mini-batches until the AUC stops rising, GRIT's mini-batches for as long as
+// they help, and random ones again while the rate decays. GRIT's false negatives teach the matching head to doubt true
+// pairs. Random mini-batches have few, so that it trusts them again.
 func Converge(ctx context.Context, w *torch.Worker, source *shard.Images, data, held *dataset.Corpus, o Options, c Converging, path string) (*Card, error) {
 	err := errors.Join(o.Validate(), c.Validate())
 	if o.Steps > 0 && o.Steps < 10 {
@@ -186,7 +186,7 @@ const (
 	hardRounds = 2      // without a rise that end the hard phase
 )
 
-// rules are what a course depends on besides its checks.
+// rules are the parameters of a course, apart from its checks.
 type rules struct {
 	most     int64 // steps in all
 	patience int   // checks without a rise that end the first phase
@@ -194,7 +194,7 @@ type rules struct {
 	hard     bool  // whether there is a hard phase
 }
 
-// course is how far a training that ends by itself has come: its open stretch of steps, at whose end it is checked. A
+// course is the state of a training that ends by itself: its open stretch of steps, with a check at the end. A
 // checkpoint has it as JSON.
 type course struct {
 	Phase string `json:"phase"` // empty: it has ended
@@ -225,8 +225,8 @@ func (r rules) hardening() int64 { return max(1, r.most*9/10) }
 // settling returns the steps of the last phase, behind so many.
 func (r rules) settling(done int64) int64 { return max(1, min(max(firstCheck, done/6), r.most-done)) }
 
-// waits tells whether an AUC says that nothing has begun. An earlier one above hasLearned was luck, and counts for
-// nothing.
+// waits reports whether an AUC shows that nothing has been learned yet. An earlier one above hasLearned was luck, and
+// does not count.
 func (c *course) waits(auc float64) bool { return c.Phase == Learn && auc < hasLearned }
 
 // best returns the best AUC of the phase, once the one of the open stretch is known.
@@ -297,7 +297,7 @@ func (c *course) stretch(steps int64, r rules) {
 	c.To += steps
 }
 
-// stopped says what ended the first phase.
+// stopped describes why the first phase ended.
 func (c *course) stopped() string {
 	if c.Bounded {
 		return "most steps"
@@ -313,7 +313,7 @@ func (c *course) decay() int64 {
 	return 0
 }
 
-// Converging says when a training ends by itself.
+// Converging sets when a training ends by itself.
 type Converging struct {
 	Patience int     // checks without a rise of the AUC on hard pairs that end the phase of random mini-batches
 	BaseRate float64 // share of true pairs among the hard ones, for the calibration; 0: there is none
@@ -327,10 +327,10 @@ type Converging struct {
 // the longer it takes: the last four are over about a third of its steps.
 const DefaultPatience = 4
 
-// Check is what a check found.
+// Check is the result of a check.
 type Check struct {
 	Step    int64
-	Phase   string // that goes on, or has ended
+	Phase   string // the phase that continues, or has ended
 	HardAUC float64
 	Best    float64 // of the phase
 	Left    int64   // steps that are left at most

@@ -17,10 +17,10 @@ import (
 // FineTuning holds the options of a fine-tuning for retrieval. [DefaultFineTuning] returns the papers' values.
 type FineTuning struct {
 	Epochs  int             // over all captions; an incomplete last step of an epoch is left out
-	Batch   int             // pairs in a step, shared by Core.StepBatches mini-batches: each has keys and hard negatives of its own
+	Batch   int             // pairs in a step, shared by Core.StepBatches mini-batches, each with its own keys and hard negatives
 	Core    trainer.Options // lengths of the schedule follow from the epochs, and so does the rise of distilled targets, over the first
 	Distill float64         // share of the momentum model's similarities in ITC's targets; 0: as Core says
-	Average string          // checkpoint whose trained average begins the momentum encoder; empty: a copy of the model does
+	Average string          // checkpoint whose trained average starts the momentum encoder; empty: a copy of the model does
 	Seed    uint64
 	Augment dataset.Augmentation
 	// Measure, if set, returns how good the weights are after an epoch; more is better. The best epoch's are written.
@@ -53,9 +53,8 @@ func (o FineTuning) Validate() error {
 	return l.Err()
 }
 
-// training returns the options of the core. Without changes they are ITC against a queue of momentum features, and ITM
-// with negatives that are drawn from the mini-batch: see [trainer.RetrievalFineTuning]. ALBEF distils as well, with a
-// share of 0.4.
+// training returns the options of the core. By default they are ITC against a queue of momentum features, and ITM with
+// negatives drawn from the mini-batch: see [trainer.RetrievalFineTuning]. ALBEF also distils, with a share of 0.4.
 func (o FineTuning) training(steps, epoch int64) trainer.Options {
 	t := o.Core
 	t.Seed, t.ITC.AlphaRampSteps = o.Seed, epoch
@@ -98,7 +97,7 @@ func FineTune(ctx context.Context, m *model.Model, source *shard.Images, data *d
 	return o.byEpochs(ctx, f, source, data, path)
 }
 
-// measurements say in a checkpoint which epochs were measured.
+// measurements list in a checkpoint the epochs that were measured.
 type measurements struct {
 	Epochs int     `json:"measured_epochs"`
 	Best   int     `json:"best_epoch"` // from 1
@@ -160,7 +159,7 @@ func (o FineTuning) judge(ctx context.Context, t *trainer.Trainer, j *measuremen
 	return nil
 }
 
-// read reads what a checkpoint says. Without a checkpoint there is nothing.
+// read reads the measurements in a checkpoint. Without a checkpoint it reads nothing.
 func (j *measurements) read(positions json.RawMessage, path string) error {
 	if len(positions) == 0 {
 		return nil

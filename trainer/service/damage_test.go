@@ -197,7 +197,7 @@ func TestNewerBatchWaits(t *testing.T) {
 	}
 	at := stream.Position{Offset: 1, Seq: 1}
 	must.Do(t, log.Skip(t.Context(), stream.Skip{
-		Topic: schemas.Scored, Lane: 1, From: at, To: stream.Position{Offset: 2, Seq: 2}, Reason: "nobody has that program",
+		Topic: schemas.Scored, Lane: 1, From: at, To: stream.Position{Offset: 2, Seq: 2}, Reason: "noLane has that program",
 	}))
 	must.Do(t, <-l.done)
 	awaitState(t, log, []string{"4", "3", "4"}, []string{"", "", ""})

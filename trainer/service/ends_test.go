@@ -74,7 +74,7 @@ func TestDecayWithAnEmptyLane(t *testing.T) {
 					t.Errorf("%s: the decay ends with %v, want its last batch, of those from step %d on at most", name, last, from)
 				}
 			} else if last := decays[steps-1]; last.Of != 0 { // the seal was read when nothing was left
-				t.Errorf("%s: the decay ends with %v, and nobody knows of an end", name, last)
+				t.Errorf("%s: the decay ends with %v, and noLane knows of an end", name, last)
 			}
 
 			again, dir, e := open(fmt.Sprint("again", order, dieAt)), t.TempDir(), new(disk)

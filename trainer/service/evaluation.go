@@ -38,10 +38,10 @@ func (e Evaluation) validate() error {
 	return nil
 }
 
-// evaluated is what a checkpoint says of evaluations. An evaluation comes before the checkpoint of its step. So its
-// record is in the log if a checkpoint says that it was made, and it is made again if not.
+// evaluated is the state of the evaluations in a checkpoint. An evaluation comes before the checkpoint of its step. So
+// if a checkpoint has it, its record is in the log; if not, it is repeated.
 type evaluated struct {
-	Step int64 `json:"step"` // that was evaluated last
+	Step int64 `json:"step"` // last evaluated step
 	Best *best `json:"best,omitempty"`
 }
 
@@ -50,10 +50,10 @@ type best struct {
 	Step  int64   `json:"step"`
 	Value float64 `json:"value"`
 	By    BestBy  `json:"by"`
-	Data  string  `json:"data"` // digest of what it was measured on
+	Data  string  `json:"data"` // digest of the pairs that it was measured on
 }
 
-// evaluations measure the weights beside training, and change nothing. Nil ones measure nothing.
+// evaluations measure the weights beside training, and change nothing. A nil evaluations measures nothing.
 type evaluations struct {
 	every   int64
 	by      BestBy
@@ -62,17 +62,18 @@ type evaluations struct {
 	judged  *evaluated
 }
 
-// due says whether a step is one to evaluate, and was not.
+// due reports whether a step needs an evaluation and has none yet.
 func (e *evaluations) due(step int64) bool {
 	return e != nil && step%e.every == 0 && (e.judged == nil || e.judged.Step != step)
 }
 
-// missing says whether the last step was not evaluated. trained says that a step was made since the last checkpoint.
+// missing reports whether the last step was not evaluated. trained says whether a step was made since the last
+// checkpoint.
 func (e *evaluations) missing(step int64, trained bool) bool {
 	return e != nil && step > 0 && (e.judged == nil && trained || e.judged != nil && e.judged.Step != step)
 }
 
-// state returns what the next checkpoint says. before is what the last one said.
+// state returns the state for the next checkpoint. before is the state in the last one.
 func (e *evaluations) state(before *evaluated) *evaluated {
 	if e == nil {
 		return before
@@ -80,7 +81,7 @@ func (e *evaluations) state(before *evaluated) *evaluated {
 	return e.judged
 }
 
-// judge notes the figures of a step. A figure as good as the best so far is no better.
+// judge records the figures of a step. A figure equal to the best so far is no improvement.
 func (e *evaluations) judge(step int64, values schemas.Measures) {
 	next := &evaluated{Step: step}
 	if e.judged != nil {
@@ -123,7 +124,7 @@ func (l *loop) evaluate(ctx context.Context) error {
 	return nil
 }
 
-// newEvaluations reads the pairs to evaluate on. before is what the checkpoint says of earlier evaluations.
+// newEvaluations reads the pairs to evaluate on. before is the state in the checkpoint.
 func newEvaluations(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer, before *evaluated) (*evaluations, error) {
 	if s.Eval.Every == 0 {
 		return nil, nil
@@ -148,7 +149,7 @@ func newEvaluations(ctx context.Context, tools device.Tools, s Settings, core *t
 	return e, nil
 }
 
-// readHeldOut reads the pairs of EVAL_DATA, without images that are taken back.
+// readHeldOut reads the pairs of EVAL_DATA, without forgotten images.
 func readHeldOut(ctx context.Context, tools device.Tools, s Settings, m *model.Model) (corpus *dataset.Corpus, data eval.Data, err error) {
 	gone, err := tools.Forgotten(ctx)
 	if err != nil {
@@ -180,7 +181,7 @@ func readHeldOut(ctx context.Context, tools device.Tools, s Settings, m *model.M
 	return corpus, data, errors.Join(err, bucket.Close())
 }
 
-// digestOf identifies what is measured on. Figures of other pairs do not compare.
+// digestOf identifies the pairs to evaluate on. Figures on other pairs do not compare.
 func digestOf(c *dataset.Corpus) string {
 	h := sha256.New()
 	for i := range c.Pairs() {
@@ -205,7 +206,7 @@ const (
 
 func (b BestBy) valid() bool { return b == BestNone || b == BestRecall || b == BestMatching }
 
-// better says whether a figure is better than another one.
+// better reports whether a figure is better than another one.
 func (b BestBy) better(value, than float64) bool {
 	if b == BestMatching {
 		return value < than
@@ -228,8 +229,7 @@ func (s Settings) validateBest() error {
 	return nil
 }
 
-// bestFile is the name of the best checkpoint. It is the same file as the checkpoint of its step for as long as that is
-// there.
+// bestFile is the name of the best checkpoint: a second name of the checkpoint of its step, as long as that exists.
 const bestFile = "best.safetensors"
 
 // keepBest gives the checkpoint of a step its second name, if it is the best so far.
@@ -243,7 +243,8 @@ func keepBest(dir string, j *evaluated, step int64, path string) error {
 	return nil
 }
 
-// linkOrCopy gives a file a second name, in place of what has it. On a disk without hard links it makes a copy.
+// linkOrCopy gives a file a second name, and replaces another file of that name. On a disk without hard links it makes
+// a copy.
 func linkOrCopy(path, to string) error {
 	temporary := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+"-link.tmp")
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -255,7 +256,7 @@ func linkOrCopy(path, to string) error {
 	if err := os.Rename(temporary, to); err != nil {
 		return err
 	}
-	// Where both names are of one file already, rename leaves them alone.
+	// If both names are links to the same file, rename leaves both in place.
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

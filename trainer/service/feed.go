@@ -25,7 +25,7 @@ type work struct {
 	input trainer.Input
 	after positions
 	seq   int64             // of the batch's feature block
-	again bool              // the batch was trained on, and its features are to be made
+	again bool              // the batch was trained on, and its features are due
 	took  time.Duration     // of its first pass, where a step has two
 	about []tracing.Subject // nil: it has no sampled pairs
 
@@ -39,7 +39,7 @@ type feed struct {
 	load func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
 	// wholeBatch leaves candidates out, so that the current model finds the hardest of all samples.
 	wholeBatch bool
-	masked     map[laneSeq][]schemas.Mask // of steps that are repeated, as they were published
+	masked     map[laneSeq][]schemas.Mask // of steps that are repeated, as published
 	blocks     map[laneSeq]batchID        // the batches of those steps
 	order      LaneOrder
 	trail      trail
@@ -51,7 +51,7 @@ type feed struct {
 	follower   *stream.Follower // fills lanes
 	log        *stream.Log
 	again      *stream.Reader // of the epoch that is encoded; nil: none is
-	errands    *errands       // that other ranks do; nil: there are none
+	errands    *errands       // for other ranks; nil: there are none
 }
 
 // follow makes the follower that reads the lanes from the feed's positions on.
@@ -69,8 +69,8 @@ func (f *feed) follow(log *stream.Log, letters *stream.Publisher, tune stream.Fo
 	f.follower = log.Follow(tune)
 }
 
-// recall reads from the log what steps that will be repeated have to keep to: their masks, the order and the ends of
-// lanes. last has the seq of each lane's last features.
+// recall reads from the log the constraints of the steps to repeat: their masks, the order and the ends of lanes. last
+// has the seq of each lane's last features.
 func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err error) {
 	from := published{f.log, f.follower.Whole}
 	if f.masked, f.blocks, err = from.blocks(ctx, f.at); err != nil {
@@ -85,7 +85,7 @@ func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err 
 	return nil
 }
 
-// close closes what the feed has open.
+// close closes the reader and the order file of the feed.
 func (f *feed) close() error {
 	if f.again != nil {
 		f.again.Close()
@@ -113,7 +113,7 @@ func (f *feed) run(ctx context.Context, out chan<- work) error {
 // next prepares the next batch. It returns nil when every lane has ended.
 func (f *feed) next(ctx context.Context) (*work, error) {
 	for {
-		if i := f.at.encoding(); i != nobody {
+		if i := f.at.encoding(); i != noLane {
 			return f.encodeNext(ctx, i)
 		}
 		i, there, err := f.choose()
@@ -149,19 +149,19 @@ func (f *feed) choose() (i int, there bool, err error) {
 			states[i] = ready
 		}
 	}
-	written := nobody
+	written := noLane
 	if lane, ok := f.trail.lane(f.step); ok {
 		written = slices.IndexFunc(f.at.Lanes, func(l lanePosition) bool { return l.Lane == lane })
-		if written == nobody {
-			return nobody, false, fmt.Errorf("it was made on lane %d, which is not among those of this trainer (LANES)", lane)
+		if written == noLane {
+			return noLane, false, fmt.Errorf("it was made on lane %d, which is not among those of this trainer (LANES)", lane)
 		}
 	}
 	i, err = f.order.next(written, f.at.Turn, states)
 	if err != nil {
-		return nobody, false, fmt.Errorf("it was made on lane %d: %w", f.at.Lanes[written].Lane, err)
+		return noLane, false, fmt.Errorf("it was made on lane %d: %w", f.at.Lanes[written].Lane, err)
 	}
-	there = i != nobody && states[i] == ready
-	f.lanes.wanted.Store(nobody)
+	there = i != noLane && states[i] == ready
+	f.lanes.wanted.Store(noLane)
 	if !there && slices.Contains(states, ready) {
 		f.lanes.wanted.Store(int64(i))
 	}
@@ -203,7 +203,7 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 	return w, f.prepare(w, decay)
 }
 
-// prepare tells how the images of a batch are loaded, or hands it to the rank that has it.
+// prepare sets how the images of a batch are loaded, or hands the batch to its rank.
 func (f *feed) prepare(w *work, decay trainer.Decay) error {
 	known := f.masked[laneSeq{w.lane, w.seq}]
 	if f.errands != nil {
@@ -221,25 +221,26 @@ func (f *feed) prepare(w *work, decay trainer.Decay) error {
 	return nil
 }
 
-// forgetCandidates leaves out what Con-D has scored, so that the model looks for negatives in the whole batch.
+// forgetCandidates drops Con-D's candidates, so that the model looks for negatives in the whole batch.
 func forgetCandidates(b *schemas.ScoredBatch) {
 	b.M, b.I2T, b.T2I, b.ProbI2T, b.ProbT2I = 0, nil, nil, nil, nil
 }
 
-// arrived is the next thing that a lane has to give: a batch, or its end.
+// arrived is a lane's next batch, or its end.
 type arrived struct {
 	batch *schemas.ScoredBatch // nil: the lane has ended
 	rec   stream.Record
 }
 
-// intake holds what the lanes have to give, a batch or two ahead of the training. Each lane fills its queue by itself.
+// intake queues the next records of the lanes, a batch or two ahead of the training. Each lane fills its queue by
+// itself.
 type intake struct {
 	lanes  []int
 	queues []chan arrived
 	heads  []*arrived             // taken from the queues, by index of the lane
-	latest []*schemas.ScoredBatch // that the lane has read; nil: none yet
+	latest []*schemas.ScoredBatch // last batch read of each lane; nil: none yet
 	news   chan struct{}          // signals that something was queued
-	wanted atomic.Int64           // index of the lane that the next step is made on and that others wait for, or nobody
+	wanted atomic.Int64           // index of the lane that must make the next step while others wait, or noLane
 }
 
 func newIntake(at positions) *intake {
@@ -250,11 +251,11 @@ func newIntake(at positions) *intake {
 		in.lanes = append(in.lanes, l.Lane)
 		in.queues = append(in.queues, make(chan arrived, 1))
 	}
-	in.wanted.Store(nobody)
+	in.wanted.Store(noLane)
 	return in
 }
 
-// put queues a record of a lane. What is neither batch nor seal is poison.
+// put queues a record of a lane. Records other than batches and seals are poison.
 func (in *intake) put(ctx context.Context, lane *stream.FollowedLane, rec stream.Record) error {
 	a := arrived{rec: rec}
 	value, err := schemas.Unmarshal(rec.Schema, rec.Value)
@@ -293,16 +294,17 @@ func (in *intake) put(ctx context.Context, lane *stream.FollowedLane, rec stream
 	return nil
 }
 
-// waitsForTurn says why the batches of lane i are not trained on. Empty means that training is busy.
+// waitsForTurn describes why the batches of lane i wait. Empty means that training is busy.
 func (in *intake) waitsForTurn(i int) string {
 	w := int(in.wanted.Load())
-	if w == nobody || w == i {
+	if w == noLane || w == i {
 		return ""
 	}
 	return fmt.Sprintf("its turn: the order of lanes makes the next step on lane %d", in.lanes[w])
 }
 
-// waitsFor says what a lane waits for that has no record, and whether the order makes other lanes wait as well.
+// waitsFor describes the record that an empty lane waits for, and reports whether the order makes other lanes wait for
+// it.
 func (in *intake) waitsFor(lane int) (what string, held bool) {
 	i := slices.Index(in.lanes, lane)
 	what = string(schemas.Scored)

@@ -51,7 +51,7 @@ func (l *loop) learnGathered(ctx context.Context) error {
 	return nil
 }
 
-// freeGathered frees what had no second pass.
+// freeGathered frees the inputs of batches that had no second pass.
 func (l *loop) freeGathered() {
 	for _, w := range l.gathered {
 		w.input.Free()
@@ -112,7 +112,8 @@ func (m *member) learnGathered(ctx context.Context) error {
 	return err
 }
 
-// exchangeKeys gives this rank's keys to all others, and takes theirs. A vector that one rank alone has is its own sum.
+// exchangeKeys gives this rank's keys to all others, and takes theirs. It sums the vectors, and each comes from one
+// rank alone.
 func exchangeKeys(ctx context.Context, core sharedCore, batches int, sum func(ranks.Part) (ranks.Part, error)) error {
 	own, err := core.Prepared(ctx)
 	if err != nil {
@@ -139,8 +140,7 @@ func keysPart(step int64, batches int, own map[int]trainer.Keys) (ranks.Part, er
 	return ranks.Part{Note: raw, Vectors: vectors}, err
 }
 
-// vectorsOf lays out the keys that a rank has of some of a step's batches: batch i has the vectors 2i, of images, and
-// 2i+1, of texts.
+// vectorsOf lays out a rank's keys of a step's batches: batch i has the vectors 2i, of images, and 2i+1, of texts.
 func vectorsOf(own map[int]trainer.Keys, batches int) (vectors [][]float32, ids map[int][]schemas.ImageID) {
 	vectors, ids = make([][]float32, 2*batches), make(map[int][]schemas.ImageID)
 	for number, k := range own {
@@ -149,7 +149,7 @@ func vectorsOf(own map[int]trainer.Keys, batches int) (vectors [][]float32, ids 
 	return vectors, ids
 }
 
-// keysIn does the reverse, with the keys of all batches.
+// keysIn reverses vectorsOf, for the keys of all batches.
 func keysIn(vectors [][]float32, ids map[int][]schemas.ImageID) (map[int]trainer.Keys, error) {
 	all := make(map[int]trainer.Keys)
 	for number := range ids {
@@ -161,7 +161,7 @@ func keysIn(vectors [][]float32, ids map[int][]schemas.ImageID) (map[int]trainer
 	return all, nil
 }
 
-// joinKeyNotes makes the note of all keys. batches is what all ranks have prepared together.
+// joinKeyNotes makes the note of all keys. batches is the number of batches that all ranks together must have prepared.
 func joinKeyNotes(notes [][]byte, batches int) ([]byte, error) {
 	total, err := addUp(notes, "keys", "prepared")
 	if err == nil && len(total.IDs) != batches {
@@ -186,7 +186,7 @@ func keysOf(step int64, p ranks.Part) (map[int]trainer.Keys, error) {
 	return all, nil
 }
 
-// errand is what rank 0 asks another rank to do.
+// errand is a request of rank 0 to another rank.
 type errand struct {
 	Kind   errandKind
 	Number int `json:",omitempty"` // of the batch in its step; of batches that the step has, for errandEncode
@@ -204,7 +204,7 @@ const (
 	errandComplete errandKind = "complete" // the step: its share is due
 )
 
-// outcome is what a rank has made of a batch.
+// outcome is a rank's result for a batch.
 type outcome struct {
 	Result   trainer.Result // without features; of errandLearn
 	Features []byte
@@ -271,7 +271,7 @@ func addUp(notes [][]byte, of, has string) (note, error) {
 	return total, nil
 }
 
-// readNote decodes what rank 0 has made of the notes of a step.
+// readNote decodes rank 0's joined note of a step.
 func readNote(step int64, raw []byte, of string) (n note, err error) {
 	if err := json.Unmarshal(raw, &n); err != nil {
 		return n, fmt.Errorf("reading the %s of step %d: %w", of, step, err)
@@ -282,7 +282,8 @@ func readNote(step int64, raw []byte, of string) (n note, err error) {
 	return n, nil
 }
 
-// slots tells which batches of a step a rank has. The vectors of their momentum keys lie at their place.
+// slots is a rank's run of the batches of a step: its first batch, its length, and the number of batches in the step.
+// Momentum keys are stored by the batch's number.
 type slots struct{ first, own, of int }
 
 // partOf encodes a share of a step, but for its gradients.
@@ -299,7 +300,7 @@ func partOf(step int64, s trainer.Share, at slots) (ranks.Part, error) {
 	return ranks.Part{Note: raw, Vectors: vectors}, err
 }
 
-// joinNotes makes the note of the sum. batches is what all ranks have together.
+// joinNotes makes the note of the sum. batches is the number of batches that all ranks together must have.
 func joinNotes(notes [][]byte, batches int, rate float64) ([]byte, error) {
 	total, err := addUp(notes, "share", "the momentum keys of")
 	if err == nil && total.Batches != batches {

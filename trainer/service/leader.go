@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// places tells which rank has a batch. Each rank has a run of the batches of a step. Batches that are encoded anew go
-// round.
+// places assigns the batches of a step to ranks. Each rank has a run of the batches. Batches to encode anew are
+// assigned in turn.
 type places struct {
 	world, batches int // ranks, and batches of a step
 	number         int // batches of the open step that were placed
@@ -89,7 +89,7 @@ func (e *errands) complete() error {
 	return e.group.TellAll(raw)
 }
 
-// sharedCore is what a rank needs of a [trainer.Trainer].
+// sharedCore is the part of a [trainer.Trainer] that a rank needs.
 type sharedCore interface {
 	Learn(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int, give trainer.Give) (*trainer.Result, error)
 	EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*schemas.FeatureBlock, error)
@@ -102,7 +102,7 @@ type sharedCore interface {
 	Steps() int64
 }
 
-// single is a trainer as the loop takes it.
+// single adapts a trainer to the loop.
 type single struct{ *trainer.Trainer }
 
 // Snapshot implements core.
@@ -114,15 +114,15 @@ func (s single) Snapshot(ctx context.Context) (snapshot, error) {
 	return state, nil
 }
 
-// leader is the core of rank 0's loop. It learns from its own batches and hears what the other ranks say of theirs. To
-// the loop it is a trainer that learns from all.
+// leader is the core of rank 0's loop. It learns from its own batches and hears the results of the other ranks. To the
+// loop it is a trainer that learns from all batches.
 type leader struct {
 	single
 	shares   shares
 	group    *ranks.Leader
 	places   places
-	prepared int     // batches of the open step that had their first pass, of a step that has two
-	rate     float64 // of the open step: that of its last batch
+	prepared int     // batches of the open step that had their first of two passes
+	rate     float64 // of the last batch of the open step
 }
 
 func newLeader(core *trainer.Trainer, group *ranks.Leader, p places) *leader {
@@ -158,7 +158,7 @@ func (l *leader) Step(ctx context.Context, b *schemas.ScoredBatch, in trainer.In
 	return r, err
 }
 
-// hear waits for what a rank has made of a batch.
+// hear waits for a rank's result of a batch.
 func (l *leader) hear(ctx context.Context, rank int, b *schemas.ScoredBatch) (*trainer.Result, error) {
 	raw, err := l.group.Hear(ctx, rank)
 	if err != nil {

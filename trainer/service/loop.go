@@ -22,14 +22,14 @@ const prepared = 2
 // reportEvery is the number of steps between two records on the progress topic.
 const reportEvery = 10
 
-// Step is what an observer learns after every step.
+// Step is an observer's report of a step.
 type Step struct {
 	Lane   int
 	Result *trainer.Result
 	Took   time.Duration
 }
 
-// core is what the loop needs of a [trainer.Trainer].
+// core is the part of a [trainer.Trainer] that the loop needs.
 type core interface {
 	Step(context.Context, *schemas.ScoredBatch, trainer.Input) (*trainer.Result, error)
 	Encode(context.Context, *schemas.ScoredBatch, trainer.Input) (*schemas.FeatureBlock, error)
@@ -39,13 +39,13 @@ type core interface {
 	Snapshot(context.Context) (snapshot, error)
 }
 
-// snapshot is what the loop needs of a [trainer.Snapshot].
+// snapshot is the part of a [trainer.Snapshot] that the loop needs.
 type snapshot interface {
 	weightsOf
 	Save(folder string, positions json.RawMessage, stay int64) (path string, err error)
 }
 
-// output is what the loop needs of a [stream.Publisher].
+// output is the part of a [stream.Publisher] that the loop needs.
 type output interface {
 	PublishSeq(ctx context.Context, topic schemas.Topic, lane int, seq int64, resume stream.Mark, rec schemas.Record) error
 	Publish(ctx context.Context, topic schemas.Topic, lane int, rec schemas.Record) error
@@ -53,21 +53,21 @@ type output interface {
 	Flush(ctx context.Context) error
 }
 
-// mostInARow is the number of batches, one after another, that may be set aside. More mean that the weights are broken.
+// mostInARow is the number of consecutive batches that may be set aside. More mean that the weights are broken.
 const mostInARow = 10
 
-// loop trains on what its feed prepares, publishes the features and writes checkpoints.
+// loop trains on the batches of its feed, publishes the features and writes checkpoints.
 type loop struct {
 	core      core
 	publisher output
 	logger    *slog.Logger
 	published map[int]int64       // last seq in features, by lane
-	blocks    map[laneSeq]batchID // of steps that are repeated, as they were published
+	blocks    map[laneSeq]batchID // of steps that are repeated, as published
 	inOrder   bool                // features appear in the log in the order of their steps
 	dir       string
 	every     int64
 	plan      plan
-	stay      int64 // checkpoints of steps that it divides are not removed; 0: none
+	stay      int64 // checkpoints of its multiples are kept; 0: none
 	eval      *evaluations
 	saving    saving
 	uploads   *uploads
@@ -82,13 +82,13 @@ type loop struct {
 	inARow    int           // batches set aside since the last that was not
 	whole     trainer.Whole // the open step
 	spent     time.Duration // on the open step
-	kept      map[int]int64 // seqs that are noted, by lane; of the checkpoint that is being written
+	kept      map[int]int64 // noted seqs by lane, of the checkpoint that is being written
 	keep      func(ctx context.Context, stage string, topic schemas.Topic, seqs map[int]int64) error
 	others    *others                     // nil: this trainer is alone
 	ahead     int                         // batches that are prepared beside those of this process
 	watch     func(context.Context) error // over the other ranks; nil: there are none
 	gather    int                         // batches that a step gathers before it learns from the first; 0: none
-	gathered  []work                      // of the open step, with the first of two passes behind them
+	gathered  []work                      // batches of the open step that had the first of two passes
 	traces    traces
 	owner     *owner
 }
@@ -126,7 +126,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 		return nil
 	})
 	err := both.Wait()
-	for w := range ready { // what was read ahead and not trained on
+	for w := range ready { // batches read ahead but not trained on
 		w.input.Free()
 	}
 	l.freeGathered()
@@ -148,7 +148,7 @@ func (l *loop) leave(ctx context.Context, err error) error {
 	return errors.Join(err, l.checkpoint(final))
 }
 
-// reached tells lag dashboards how far the training is.
+// reached reports the training's position to lag dashboards.
 func (l *loop) reached(at positions) {
 	for _, lane := range at.Lanes {
 		l.follower.Reached(lane.Lane, lane.Scored.Offset)
@@ -181,7 +181,7 @@ func (l *loop) learn(ctx context.Context, w work) error {
 	if l.within = !result.Updated; result.Updated {
 		l.trained, l.at = true, l.open
 		var told context.CancelFunc
-		telling, told = outlive(ctx, noteTime) // nobody makes this step again
+		telling, told = outlive(ctx, noteTime) // a resumed training does not repeat this step
 		defer told()
 	}
 	if err := l.setAside(telling, w, result); err != nil {
@@ -212,7 +212,7 @@ func (l *loop) learn(ctx context.Context, w work) error {
 	return l.behindStep(ctx)
 }
 
-// behindStep does what is due behind the last whole step, unless it was done.
+// behindStep evaluates, checkpoints or publishes after the last whole step, if that is due and not done.
 func (l *loop) behindStep(ctx context.Context) error {
 	if err := l.evaluateAt(ctx, l.core.Steps()); err != nil || !l.trained {
 		return err
@@ -242,7 +242,7 @@ func (l *loop) finish(ctx context.Context) error {
 	return l.evaluate(ctx)
 }
 
-// setAside records that nothing was learned from a batch. Its features still travel, since the next epoch waits for
+// setAside records that nothing was learned from a batch. Its features still travel, because the next epoch waits for
 // them.
 func (l *loop) setAside(ctx context.Context, w work, r *trainer.Result) error {
 	if r.SetAside == "" {
@@ -252,7 +252,7 @@ func (l *loop) setAside(ctx context.Context, w work, r *trainer.Result) error {
 	l.inARow++
 	l.logger.Error("setting a batch aside", keyStage, Name, keyGroupID, w.batch.Group.String(), keyEpoch, w.batch.Epoch,
 		keyBatch, w.batch.Sequence, keyStep, r.Step, keyReason, r.SetAside)
-	// A step that is repeated has recorded it. With two passes the features came before that, so they do not tell.
+	// A repeated step has recorded it already. With two passes the features came before that, so they do not tell.
 	if l.gather > 0 || w.seq > l.published[w.lane] {
 		if err := l.publisher.DeadLetter(ctx, Name, w.rec, r.SetAside); err != nil {
 			return fmt.Errorf("setting batch %d of lane %d aside: %w", w.seq, w.lane, err)
@@ -284,7 +284,7 @@ func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlo
 	return l.publisher.PublishSeq(tracing.WithAbout(ctx, w.about), schemas.Features, w.lane, w.seq, stream.Mark{}, features)
 }
 
-// compare refuses to repeat a step with another batch than its features in the log are of.
+// compare refuses to repeat a step with another batch than the one of its features in the log.
 func (l *loop) compare(w work) error {
 	b := w.batch
 	was, known := l.blocks[laneSeq{w.lane, w.seq}]

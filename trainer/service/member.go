@@ -13,7 +13,7 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// member is a rank above 0. It does what rank 0 asks for, and writes nothing: no records, no checkpoints, no files.
+// member is a rank above 0. It carries out rank 0's requests and writes nothing: no records, no checkpoints, no files.
 type member struct {
 	shares
 	link       *ranks.Member
@@ -21,7 +21,7 @@ type member struct {
 	wholeBatch bool
 	metrics    func() (end func()) // times a batch
 	gather     int                 // batches that a step gathers before it learns from the first; 0: none
-	gathered   []task              // of the open step, with the first of two passes behind them
+	gathered   []task              // batches of the open step that had the first of two passes
 }
 
 // sharesOf makes the shares of a rank above 0.
@@ -29,8 +29,8 @@ func sharesOf(core sharedCore, link *ranks.Member, at slots) shares {
 	return shares{core: core, slots: at, sum: func(ctx context.Context, own ranks.Part, _ joinFunc) (ranks.Part, error) { return link.Sum(ctx, own) }}
 }
 
-// membership is the place of a rank above 0 in the training, through losses. It keeps what it holds when another rank
-// is lost.
+// membership is the part of a rank above 0 in the training, through losses of other ranks. It keeps its state when
+// another rank is lost.
 type membership struct {
 	tools    device.Tools
 	settings Settings
@@ -52,7 +52,7 @@ func follow(ctx context.Context, tools device.Tools, s Settings) error {
 		case !errors.Is(err, ranks.ErrLost):
 			return err
 		case ctx.Err() != nil:
-			return ctx.Err() // all ranks are asked to end, and one was quicker
+			return ctx.Err() // all ranks are stopping, and one was quicker
 		}
 		tools.Instruments.Log.Warn("a rank is lost: this one keeps its state and waits until all are there", keyRank, s.Ranks.Rank, keyErr, err)
 	}
@@ -112,7 +112,7 @@ func (t *membership) free() {
 	t.core = nil
 }
 
-// whole makes an orderly end of the training no error.
+// whole turns an orderly end of the training into nil.
 func whole(err error) error {
 	if errors.Is(err, ranks.ErrDone) {
 		return nil
@@ -127,8 +127,8 @@ type task struct {
 	input trainer.Input
 }
 
-// run does the errands of rank 0 until it ends the training. What it has asked for before is done even then, so this
-// rank completes the last step as well.
+// run carries out rank 0's requests until rank 0 ends the training. It finishes the requests that came before the end,
+// so this rank completes the last step too.
 func (m *member) run(ctx context.Context) error {
 	both, working := interrupt.WithContext(ctx)
 	doing, stop := context.WithCancel(ctx)
@@ -202,7 +202,7 @@ func (m *member) prepare(ctx context.Context) (t task, err error) {
 	return t, err
 }
 
-// do does an errand, and tells rank 0 what came of it.
+// do carries out an errand, and tells rank 0 the result.
 func (m *member) do(ctx context.Context, t task) error {
 	switch t.Kind {
 	case errandComplete:
@@ -238,7 +238,7 @@ func (m *member) learn(ctx context.Context, t task) error {
 	return m.tell(*r, &features)
 }
 
-// tell tells rank 0 what came of an errand.
+// tell tells rank 0 the result of an errand.
 func (m *member) tell(r trainer.Result, f *schemas.FeatureBlock) error {
 	answer, err := outcomeOf(r, f)
 	if err != nil {

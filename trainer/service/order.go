@@ -20,38 +20,38 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// LaneOrder says on which lane the next step is made.
+// LaneOrder selects the lane of the next step.
 type LaneOrder string
 
 const (
 	// Rotation takes one batch of each lane in strict turn, leaving out lanes that have ended. The order of steps is a
 	// function of the lanes' content alone, and a slow lane holds up the others.
 	Rotation LaneOrder = "rotation"
-	// Arrival takes turns as well, and skips lanes whose next batch is not there yet. The order depends on when batches
+	// Arrival takes turns too, but skips lanes whose next batch has not arrived. The order depends on when batches
 	// arrive, so it is written down before a step is made.
 	Arrival LaneOrder = "arrival"
 )
 
 func (o LaneOrder) valid() bool { return o == Rotation || o == Arrival }
 
-// laneState says what can be taken from a lane.
+// laneState tells whether a lane has a batch to take.
 type laneState int
 
 const (
 	waiting laneState = iota // its next batch has not arrived
-	ready                    // it has
-	ended                    // there will be none
+	ready                    // its next batch has arrived
+	ended                    // there will be no more
 )
 
-// nobody stands for no lane.
-const nobody = -1
+// noLane stands for no lane.
+const noLane = -1
 
-// next returns the index of the lane that the next step is to be made on, ready or not, or nobody while any lane will
-// do. written is the lane of that step if the order names one, else nobody. turn is the first lane to consider.
+// next returns the index of the lane for the next step, ready or not, or noLane if any lane will do. written is the
+// lane of that step in the written order, or noLane. turn is the first lane to consider.
 func (o LaneOrder) next(written, turn int, lanes []laneState) (int, error) {
-	if written != nobody {
+	if written != noLane {
 		if lanes[written] == ended {
-			return nobody, errNoBatchLeft
+			return noLane, errNoBatchLeft
 		}
 		return written, nil
 	}
@@ -61,7 +61,7 @@ func (o LaneOrder) next(written, turn int, lanes []laneState) (int, error) {
 			return i, nil
 		}
 	}
-	return nobody, nil
+	return noLane, nil
 }
 
 var errNoBatchLeft = fmt.Errorf("the lane has ended: %w", errOtherRun)
@@ -118,14 +118,14 @@ func (o order) covers(at positions, step int64, last map[int]int64) bool {
 	return true
 }
 
-// orderFileName is the file in CHECKPOINT_DIR that has the order in which lanes were taken. After a first line that
-// names the format and the namespace, each line is a step and its lane:
+// orderFileName is the file in CHECKPOINT_DIR with the order of lanes. After a first line that names the format and the
+// namespace, each line is a step and its lane:
 //
 //	pairstream lane order 1, namespace "exp"
 //	0 0
 //	1 3
 //
-// A line counts once it ends. openOrderFile cuts off the part of a line that a crash has left.
+// A line counts once it ends. openOrderFile cuts off an incomplete last line, which a crash may leave.
 const orderFileName = "lane-order"
 
 const orderFormat = "pairstream lane order 1, namespace %q"
@@ -133,10 +133,10 @@ const orderFormat = "pairstream lane order 1, namespace %q"
 // errOtherRun is wrapped by errors about an order that belongs to another training.
 var errOtherRun = errors.New("the order of lanes is that of another run; give this one a CHECKPOINT_DIR of its own")
 
-// syncFile writes a file through to the disk. A test replaces it to record when.
+// syncFile writes a file through to the disk. A test replaces it to record the order of calls.
 var syncFile = (*os.File).Sync
 
-// orderFile appends to the file and holds a lock on it. Two trainers that wrote there would each follow a part of the
+// orderFile appends to the file and holds a lock on it. Without the lock, two trainers would each follow a part of the
 // order.
 type orderFile struct{ file *os.File }
 
@@ -253,10 +253,10 @@ func (f *orderFile) add(turns ...turn) error {
 // Close releases the lock.
 func (f *orderFile) Close() error { return f.file.Close() }
 
-// ends holds the lanes that have ended without a last group, by lane: the step from which they count as ended. The
-// decay of the learning rate waits for every lane. With [Rotation] that step follows from the order. With [Arrival] it
-// is the moment when the seal was read, which is chance. So it is noted in the log before the step is made, and steps
-// that are repeated or replayed keep to it.
+// ends maps lanes that ended without a last group to the step from which they count as ended. The decay of the learning
+// rate waits for every lane. With [Rotation] that step follows from the order. With [Arrival] it depends on when the
+// seal was read, which is chance. So it is noted in the log before the step is made, and repeated or replayed steps use
+// the note.
 type ends map[int]int64
 
 const endsPrefix = "trainer/ended/"
@@ -267,7 +267,7 @@ type end struct {
 	Step int64 `json:"step"`
 }
 
-// readEnds reads what is noted in a log.
+// readEnds reads the notes of a log about ended lanes.
 func readEnds(ctx context.Context, log *stream.Log) (ends, error) {
 	known := make(ends)
 	err := log.Notes(ctx, schemas.Control, endsPrefix, func(_ string, value []byte) error {
@@ -297,8 +297,8 @@ func noteEnds(ctx context.Context, log *stream.Log, lanes ends) (err error) {
 	return nil
 }
 
-// countEnded counts lanes that have ended without a last group, for the step that is to be made next. A step that was
-// written down has those that were counted then.
+// countEnded counts lanes that have ended without a last group, for the next step. A step that was written down keeps
+// the lanes counted then.
 func (f *feed) countEnded(ctx context.Context) error {
 	_, written := f.trail.lane(f.step)
 	fresh := make(ends)

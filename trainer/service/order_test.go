@@ -18,19 +18,19 @@ func TestNextLane(t *testing.T) {
 		wantErr          error
 		otherOrderAsWell bool // gives the same
 	}{
-		{name: "everything there", order: Rotation, written: nobody, turn: 1, lanes: []laneState{r, r, r}, want: 1, otherOrderAsWell: true},
-		{name: "rotation waits", order: Rotation, written: nobody, turn: 1, lanes: []laneState{r, w, r}, want: 1},
-		{name: "arrival does not", order: Arrival, written: nobody, turn: 1, lanes: []laneState{r, w, r}, want: 2},
-		{name: "arrival comes round", order: Arrival, written: nobody, turn: 1, lanes: []laneState{r, w, w}, want: 0},
-		{name: "an ended lane is left out", order: Rotation, written: nobody, turn: 1, lanes: []laneState{r, e, r}, want: 2, otherOrderAsWell: true},
-		{name: "the last lane left", order: Rotation, written: nobody, turn: 1, lanes: []laneState{r, e, e}, want: 0, otherOrderAsWell: true},
-		{name: "nothing there", order: Rotation, written: nobody, turn: 0, lanes: []laneState{w, w}, want: 0},
-		{name: "nothing there, any will do", order: Arrival, written: nobody, turn: 0, lanes: []laneState{w, w}, want: nobody},
-		{name: "one lane", order: Rotation, written: nobody, turn: 0, lanes: []laneState{r}, want: 0, otherOrderAsWell: true},
-		{name: "all ended", order: Rotation, written: nobody, turn: 1, lanes: []laneState{e, e}, want: nobody, otherOrderAsWell: true},
+		{name: "everything there", order: Rotation, written: noLane, turn: 1, lanes: []laneState{r, r, r}, want: 1, otherOrderAsWell: true},
+		{name: "rotation waits", order: Rotation, written: noLane, turn: 1, lanes: []laneState{r, w, r}, want: 1},
+		{name: "arrival does not", order: Arrival, written: noLane, turn: 1, lanes: []laneState{r, w, r}, want: 2},
+		{name: "arrival comes round", order: Arrival, written: noLane, turn: 1, lanes: []laneState{r, w, w}, want: 0},
+		{name: "an ended lane is left out", order: Rotation, written: noLane, turn: 1, lanes: []laneState{r, e, r}, want: 2, otherOrderAsWell: true},
+		{name: "the last lane left", order: Rotation, written: noLane, turn: 1, lanes: []laneState{r, e, e}, want: 0, otherOrderAsWell: true},
+		{name: "nothing there", order: Rotation, written: noLane, turn: 0, lanes: []laneState{w, w}, want: 0},
+		{name: "nothing there, any will do", order: Arrival, written: noLane, turn: 0, lanes: []laneState{w, w}, want: noLane},
+		{name: "one lane", order: Rotation, written: noLane, turn: 0, lanes: []laneState{r}, want: 0, otherOrderAsWell: true},
+		{name: "all ended", order: Rotation, written: noLane, turn: 1, lanes: []laneState{e, e}, want: noLane, otherOrderAsWell: true},
 		{name: "written down", order: Rotation, written: 2, turn: 0, lanes: []laneState{r, r, r}, want: 2, otherOrderAsWell: true},
 		{name: "written down, not there", order: Rotation, written: 2, turn: 0, lanes: []laneState{r, r, w}, want: 2, otherOrderAsWell: true},
-		{name: "written down, of an ended lane", order: Rotation, written: 2, turn: 0, lanes: []laneState{r, r, e}, want: nobody, wantErr: errOtherRun, otherOrderAsWell: true},
+		{name: "written down, of an ended lane", order: Rotation, written: 2, turn: 0, lanes: []laneState{r, r, e}, want: noLane, wantErr: errOtherRun, otherOrderAsWell: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			orders := []LaneOrder{c.order}

@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// others are the ranks beside rank 0, through losses and returns. Nil ones are none.
+// others are the ranks other than rank 0, through losses and returns. A nil others is a training without ranks.
 type others struct {
 	tools    device.Tools
 	settings Settings
@@ -32,7 +32,7 @@ func lead(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tra
 	return o, o.gather(ctx)
 }
 
-// gather waits until all ranks are there and hold one state. When one is lost meanwhile, all begin again to join.
+// gather waits until all ranks are present and hold one state. When a rank is lost meanwhile, all join again.
 func (o *others) gather(ctx context.Context) error {
 	log, r := o.tools.Instruments.Log, o.settings.Ranks
 	for {
@@ -65,13 +65,14 @@ func (o *others) tryGather(ctx context.Context) (taken int, err error) {
 	return taken, nil
 }
 
-// share returns what shares the batches of steps among the ranks: the core for the loop, and what its feed hands out.
+// share returns the two parts that share the batches of steps among the ranks: the core for the loop, and the errands
+// for its feed.
 func (o *others) share() (core, *errands) {
 	p := places{world: o.settings.Ranks.WorldSize, batches: o.settings.Core.StepBatches}
 	return newLeader(o.core, o.group, p), &errands{o.group, p}
 }
 
-// leave tells the ranks why rank 0 ends, nil when the training is over. It reports whether it could tell each.
+// leave tells the ranks why rank 0 ends; nil: the training is over. It reports whether every rank was told.
 func (o *others) leave(why error) (told bool) {
 	if o == nil || o.group == nil {
 		return true
@@ -84,9 +85,8 @@ func (o *others) leave(why error) (told bool) {
 // errUntold is the loss of a rank that was not told about the end of the training. It waits for rank 0.
 var errUntold = fmt.Errorf("a rank was lost at the end of the training: %w", ranks.ErrLost)
 
-// through runs the loop to the end of the training. When a rank is lost, the loop goes on behind its last whole step as
-// soon as all ranks are there again. next makes the feed that does so. stays says that the process outlives the
-// training.
+// through runs the loop to the end of the training. When a rank is lost, the loop continues after its last whole step
+// as soon as all ranks are back. next makes the feed for that. stays says that the process outlives the training.
 func (l *loop) through(ctx context.Context, f *feed, stays bool, next func(context.Context) (*feed, error)) error {
 	for {
 		err := l.run(ctx, f)
@@ -94,7 +94,7 @@ func (l *loop) through(ctx context.Context, f *feed, stays bool, next func(conte
 			err = l.atTheEnd(ctx, stays)
 		}
 		if lost := errors.Is(err, ranks.ErrLost); lost && ctx.Err() != nil {
-			err = ctx.Err() // all ranks are asked to end, and one was quicker
+			err = ctx.Err() // all ranks are stopping, and one was quicker
 		} else if lost {
 			if closed := f.close(); closed != nil {
 				return l.leave(ctx, errors.Join(err, closed))
@@ -140,7 +140,7 @@ func (l *loop) outlast(ctx context.Context) error {
 	return both.Wait()
 }
 
-// goOn waits until all ranks are there again, and makes the feed that goes on behind the last whole step.
+// goOn waits until all ranks are back, and makes the feed that continues after the last whole step.
 func (l *loop) goOn(ctx context.Context, lost error, next func(context.Context) (*feed, error)) (f *feed, err error) {
 	began := time.Now()
 	l.logger.Warn("a rank is lost: this one keeps its state and waits until all are there", keyStep, l.core.Steps(), keyErr, lost)
@@ -153,7 +153,7 @@ func (l *loop) goOn(ctx context.Context, lost error, next func(context.Context) 
 		f, err = next(ctx)
 	}
 	if err != nil && interrupt.Failure(err) == nil {
-		return nil, err // all ranks are asked to end, and one was quicker
+		return nil, err // all ranks are stopping, and one was quicker
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; %w", lost, err)
@@ -162,11 +162,11 @@ func (l *loop) goOn(ctx context.Context, lost error, next func(context.Context) 
 	return f, nil
 }
 
-// loading is the number of batches whose images are loaded at the same time. One batch after another would wait for its
-// slowest image, and a bucket answers many requests at once.
+// loading is the number of batches whose images are loaded at the same time. Loading one batch at a time would wait for
+// its slowest image, and a bucket answers many requests at once.
 const loading = 4
 
-// start begins to load the images of w. wait returns when they are there.
+// start begins to load the images of w.
 func (w *work) start(ctx context.Context) {
 	w.loaded = make(chan error, 1)
 	if w.load == nil {
@@ -176,14 +176,14 @@ func (w *work) start(ctx context.Context) {
 	go func() { w.loaded <- w.load(ctx) }()
 }
 
-// wait returns what became of the images.
+// wait waits for the images and returns the error of loading them.
 func (w *work) wait() error { return <-w.loaded }
 
-// loadAhead loads the images of several batches at once, as next returns them, and hands the batches on in that order.
-// It ends when next returns nil, or with the first error in that order.
+// loadAhead loads the images of several batches at once, and hands the batches on in the order in which next returns
+// them. It ends when next returns nil, or with the first error in that order.
 func loadAhead(ctx context.Context, next func(context.Context) (*work, error), out chan<- work) error {
 	group, ctx := errgroup.WithContext(ctx)
-	started := make(chan *work, loading-2) // beside the one that is waited for, and the one that waits for a place
+	started := make(chan *work, loading-2) // besides the one being waited for and the one waiting to be sent
 	group.Go(func() error {
 		defer close(started)
 		for {
@@ -224,9 +224,9 @@ func handOn(ctx context.Context, started <-chan *work, out chan<- work) error {
 	return nil
 }
 
-// drop gives back the images of a batch that nobody trains on, once they are there.
+// drop frees the images of a batch that will not be trained on, once they are loaded.
 func drop(w *work, err error) error {
-	_ = w.wait() // the error of a load that was called off
+	_ = w.wait() // the error of a cancelled load
 	w.input.Free()
 	return err
 }

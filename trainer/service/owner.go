@@ -20,14 +20,14 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// A namespace has one trainer at a time, its owner, as a lane of a stage has. The notes of its owners are in `control`:
+// A namespace has one trainer at a time, its owner, like a lane of a stage. The notes of its owners are in `control`:
 //
-//  1. A trainer that begins claims the number behind that of the last owner. The first note of a number counts. Whoever
-//     sees that another trainer has a number above its own ends, and publishes nothing more.
-//  2. Where the last owner has not said that it has ended, a newcomer asks. An owner that is alive answers within
-//     SessionTimeout, and the newcomer is refused. It does not ask an owner of its own folder: it holds that folder's lock.
-//  3. An owner that has not read the notes for half of SessionTimeout publishes nothing until it has. So one that was
-//     stopped, or cut off, sees its successor first.
+//   1. A starting trainer claims the number after the last owner's. The first note of a number counts. A trainer that
+//      sees a number above its own ends, and publishes nothing more.
+//   2. If the last owner has not noted its end, the newcomer asks. A live owner answers within SessionTimeout, and the
+//      newcomer is refused. A newcomer does not ask an owner of its own folder, because it holds that folder's lock.
+//   3. An owner that has not read the notes for half of SessionTimeout reads them before it publishes anything. So an
+//      owner that was suspended or cut off notices its successor first.
 
 // Notes of owners, by the beginnings of their keys.
 const (
@@ -39,9 +39,9 @@ const (
 
 // ownerNote is a note of any of these kinds.
 type ownerNote struct {
-	ID     string    `json:"id"`               // of the trainer that claims, has ended, asks or is asked after
-	Number int64     `json:"number,omitempty"` // that is claimed
-	Folder string    `json:"folder,omitempty"` // names the folder of checkpoints as its lock does
+	ID     string    `json:"id"`               // the trainer that claims, has ended, asks or is asked about
+	Number int64     `json:"number,omitempty"` // claimed number
+	Folder string    `json:"folder,omitempty"` // identifies the folder of checkpoints, as its lock does
 	Dir    string    `json:"dir,omitempty"`
 	Host   string    `json:"host,omitempty"`
 	Time   time.Time `json:"time"`
@@ -65,7 +65,7 @@ type owner struct {
 	last      ownerNote           // with the highest number
 	ended     map[string]bool     // trainers
 	alive     map[string]bool     // newcomers that were answered
-	asked     map[string]struct{} // newcomers that wait for an answer of this owner
+	asked     map[string]struct{} // newcomers that wait for this owner's answer
 	confirmed time.Time           // when the notes were read
 	seen      *sync.Cond          // of mu: the notes were read
 	failed    error               // why this trainer is no owner
@@ -101,7 +101,7 @@ func owning(ctx context.Context, log *stream.Log, dir string, logger *slog.Logge
 	if err != nil {
 		return err
 	}
-	lasting := context.WithoutCancel(ctx) // a trainer that is asked to end is the owner until it has
+	lasting := context.WithoutCancel(ctx) // a stopping trainer stays the owner until it has ended
 	looking, end := context.WithCancel(lasting)
 	ended := make(chan struct{})
 	go func() {
@@ -122,7 +122,7 @@ func owning(ctx context.Context, log *stream.Log, dir string, logger *slog.Logge
 // bootID is the file in which Linux names its start.
 const bootID = "/proc/sys/kernel/random/boot_id"
 
-// folderID names a folder as its lock does: by its place on a disk of a running machine.
+// folderID identifies a folder as its lock does: by its inode on a disk of a running machine.
 func folderID(dir, host string) (string, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -152,7 +152,7 @@ func (o *owner) claim(ctx context.Context) error {
 	if err := decision.Write(ctx, o.log, ownerClaim, o.self); err != nil {
 		return fmt.Errorf("noting who trains: %w", err)
 	}
-	clear(o.asked) // the owners before; whoever still waits sees the claim
+	clear(o.asked) // waiting newcomers see the claim
 	if err := o.read(ctx); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (o *owner) claim(ctx context.Context) error {
 	return nil
 }
 
-// ask waits until the last owner has answered, has ended, or was silent for so long that it is dead.
+// ask waits until the last owner has answered or ended, or has been silent for so long that it is dead.
 func (o *owner) ask(ctx context.Context, before ownerNote) error {
 	if err := decision.Write(ctx, o.log, ownerAsked, o.self); err != nil {
 		return fmt.Errorf("asking who trains: %w", err)
@@ -212,7 +212,7 @@ func (o *owner) read(ctx context.Context) error {
 	return nil
 }
 
-// take takes up a note.
+// take processes a note.
 func (o *owner) take(rec stream.Record) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -242,7 +242,7 @@ func (o *owner) take(rec stream.Record) error {
 	return nil
 }
 
-// run reads the notes until ctx ends, answers newcomers, and sees when another trainer owns the namespace.
+// run reads the notes until ctx ends, answers newcomers, and notices when another trainer owns the namespace.
 func (o *owner) run(ctx context.Context) {
 	tick := time.NewTicker(o.every())
 	defer tick.Stop()
@@ -263,7 +263,7 @@ func (o *owner) run(ctx context.Context) {
 	}
 }
 
-// answer tells newcomers that this owner is alive, unless it is none any more.
+// answer tells newcomers that this owner is alive, as long as it is the owner.
 func (o *owner) answer(ctx context.Context) error {
 	if o.last.ID != o.self.ID {
 		return fmt.Errorf("it has taken over, %s: %w", o.last, errOwned)
@@ -298,7 +298,7 @@ func (o *owner) watch(ctx context.Context) error {
 	}
 }
 
-// sure returns when this trainer has just been the owner. It returns an error when it is none any more.
+// sure returns once this trainer is known to have been the owner just now, or an error if it no longer is.
 func (o *owner) sure(ctx context.Context) error {
 	if o == nil {
 		return nil
@@ -320,7 +320,7 @@ func (o *owner) sure(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// release says that this trainer has ended, so that the next one need not ask.
+// release notes that this trainer has ended, so that the next one need not ask.
 func (o *owner) release(ctx context.Context) error {
 	o.mu.Lock()
 	failed := o.failed

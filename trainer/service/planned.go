@@ -42,7 +42,7 @@ func (p Planned) planOf(core trainer.Options, lanes int) plan {
 	return plan{pairs, pairs / ofStep * p.Epochs, float64(p.Epochs) / float64(ofStep), core.Schedule}
 }
 
-// tell says at the start what the learning rate was planned for.
+// tell logs the plan of the learning rate at the start.
 func (p plan) tell(logger *slog.Logger) {
 	if p.steps > 0 {
 		logger.Info("the learning rate is planned", keyStage, Name,

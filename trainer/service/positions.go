@@ -18,7 +18,7 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// lanePosition says how far the trainer is in one lane.
+// lanePosition is the trainer's position in one lane.
 type lanePosition struct {
 	Lane     int              `json:"lane"`
 	Scored   stream.Position  `json:"scored"`          // next record to read
@@ -31,16 +31,16 @@ type lanePosition struct {
 	Left     int64            `json:"left,omitempty"`  // batches from here to the end of its last group
 }
 
-// moveTo moves the position behind a record. What an operator has skipped there is not read yet.
+// moveTo moves the position past a record. Records that an operator has skipped there are still to be read.
 func (l *lanePosition) moveTo(rec stream.Record) { l.Scored, l.Read = rec.Next(), recordID(rec) }
 
-// positions is what a checkpoint says about the log. From there training goes on as if it had never stopped.
+// positions are a checkpoint's positions in the log. Training resumes from there as if it had never stopped.
 type positions struct {
 	Lanes []lanePosition `json:"lanes"`
 	Turn  int            `json:"turn"`            // index in Lanes of the first lane to consider for the next step
 	Log   *origin        `json:"log,omitempty"`   // nil: it was not recorded yet
-	Decay int64          `json:"decay,omitempty"` // batches of all lanes over which the learning rate decays; 0: it does not yet
-	// Judged is what evaluations have found up to here; nil: there was none. Only positions in checkpoints have it.
+	Decay int64          `json:"decay,omitempty"` // batches of all lanes over which the learning rate decays; 0: it does not decay yet
+	// Judged is the state of the evaluations; nil: there was none. Only positions in checkpoints have it.
 	Judged *evaluated `json:"eval,omitempty"`
 }
 
@@ -51,9 +51,9 @@ func (p *positions) passOver(i int) {
 	}
 }
 
-// pass counts a batch of lane i and returns how far the decay of the learning rate has come with it. The decay begins
-// when every lane has come to its last group, and takes all batches that are left then. The batches say so themselves,
-// so a trainer that repeats a step decays alike.
+// pass counts a batch of lane i and returns the progress of the learning rate's decay. The decay begins when every lane
+// has reached its last group, and takes all remaining batches. The batches state how many remain, so a repeated step
+// decays by the same amount.
 func (p *positions) pass(i int, b *schemas.ScoredBatch) trainer.Decay {
 	lane := &p.Lanes[i]
 	lane.Last, lane.Left = b.Left > 0, max(0, b.Left-1)
@@ -100,7 +100,7 @@ func (p positions) clone() positions {
 	return p
 }
 
-// know puts the seqs of last features into last that retention has removed from the log.
+// know replaces seqs in last that retention has removed from the log by those of the checkpoint.
 func (p positions) know(last map[int]int64, logger *slog.Logger) {
 	for _, l := range p.Lanes {
 		if last[l.Lane] == gone {

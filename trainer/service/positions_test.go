@@ -19,7 +19,7 @@ func TestDecayBeginsWithTheLastGroups(t *testing.T) {
 		{1, 3, trainer.Decay{}}, // lane 1 has three batches in all
 		{2, 0, trainer.Decay{}}, // lane 2 ends here, without a last group
 		{0, 2, trainer.Decay{}},
-		{1, 2, trainer.Decay{}}, // nobody knows of lane 2 before its turn
+		{1, 2, trainer.Decay{}}, // noLane knows of lane 2 before its turn
 		{0, 1, trainer.Decay{Batch: 1, Of: 2}},
 		{1, 1, trainer.Decay{Batch: 2, Of: 2}},
 	} {

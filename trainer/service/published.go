@@ -14,12 +14,12 @@ import (
 // published reads the features that the log has.
 type published struct {
 	log *stream.Log
-	// whole reads a lane again for as long as it is damaged; nil: it is read once.
+	// whole reads a lane again while it is damaged; nil: each lane is read once.
 	whole func(ctx context.Context, topic schemas.Topic, lane int, from stream.Position, read func() error) error
 }
 
-// order reads the order from the features, where each block names its step. It starts from a step whose places in the
-// lanes are given, and stops at the first gap.
+// order reads the order from the features, where each block names its step. It starts from a step with the given
+// positions in the lanes, and stops at the first gap.
 func (p published) order(ctx context.Context, at positions, step int64) ([]turn, error) {
 	known := make(order)
 	err := p.each(ctx, at, func(lane int, _ int64, block *schemas.FeatureBlock) error {
@@ -41,7 +41,7 @@ func (p published) order(ctx context.Context, at positions, step int64) ([]turn,
 	return turns, nil
 }
 
-// laneSeq is the place of a batch, and of its feature block.
+// laneSeq identifies a batch and its feature block by lane and seq.
 type laneSeq struct {
 	lane int
 	seq  int64
@@ -53,8 +53,8 @@ type batchID struct {
 	epoch, sequence int32
 }
 
-// blocks returns the masks of the feature blocks behind the positions, and the batches that they are of. They belong to
-// the steps that will be repeated.
+// blocks returns the masks and the batches of the feature blocks after the positions. They belong to the steps that
+// will be repeated.
 func (p published) blocks(ctx context.Context, at positions) (map[laneSeq][]schemas.Mask, map[laneSeq]batchID, error) {
 	masks, of := make(map[laneSeq][]schemas.Mask), make(map[laneSeq]batchID)
 	err := p.each(ctx, at, func(lane int, seq int64, block *schemas.FeatureBlock) error {
@@ -67,7 +67,7 @@ func (p published) blocks(ctx context.Context, at positions) (map[laneSeq][]sche
 	return masks, of, err
 }
 
-// each calls visit with the feature blocks behind the positions, anew for a lane that was damaged meanwhile.
+// each calls visit with the feature blocks after the positions, and once more for a lane that was damaged meanwhile.
 func (p published) each(ctx context.Context, at positions, visit func(lane int, seq int64, block *schemas.FeatureBlock) error) error {
 	for _, l := range at.Lanes {
 		read := func() error { return p.lane(ctx, l, visit) }
@@ -112,9 +112,9 @@ func (p published) lane(ctx context.Context, l lanePosition, visit func(lane int
 	return nil
 }
 
-// CopyOrder writes the order in which a log's trainer took its lanes into a checkpoint folder of another log, and notes
-// there from which steps on lanes counted as ended. The trainer there follows both. CopyOrder returns the number of
-// steps. It does not change a folder whose trainer has since gone another way, beyond what the log knew then.
+// CopyOrder writes the order of lanes of a log's trainer into a checkpoint folder of another log. It notes in that log
+// the steps from which lanes counted as ended. The trainer there follows both. CopyOrder returns the number of steps.
+// If the folder's trainer has since taken another order, CopyOrder adds no turn after the contradiction.
 func CopyOrder(ctx context.Context, from, to *stream.Log, dir string) (steps int, err error) {
 	ended, err := readEnds(ctx, from)
 	if err != nil {
@@ -169,7 +169,7 @@ func openTrail(ctx context.Context, from published, s Settings, at positions, st
 	return t, nil
 }
 
-// learn adds what the log knows.
+// learn adds the turns that the log shows.
 func (t trail) learn(ctx context.Context, from published, at positions, step int64) error {
 	turns, err := from.order(ctx, at, step)
 	if err != nil {
@@ -188,7 +188,7 @@ func (t trail) lane(step int64) (int, bool) {
 	return lane, ok
 }
 
-// took records that a step will be made on a lane. From then on it is never made on another.
+// took records that a step will be made on a lane. From then on it is never made on another lane.
 func (t trail) took(step int64, lane int) error {
 	if _, ok := t.known[step]; ok || t.file == nil {
 		return nil

@@ -27,8 +27,8 @@ import (
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
-// Ranks say which of the trainers of one model this is, and where the first one is. Their names are those that torchrun
-// sets, as far as it has them.
+// Ranks say which of the trainers of one model this is, and where rank 0 listens. Their names are those of torchrun,
+// where it has them.
 type Ranks struct {
 	Rank      int           `env:"RANK" envDefault:"0" desc:"this trainer's number among those of WORLD_SIZE; 0 alone reads the log and writes"`
 	WorldSize int           `env:"WORLD_SIZE" envDefault:"1" desc:"trainers of one model, which share the batches of each step: 1, 2, 4 or another power of two, up to STEP_BATCHES; the weights are the same for all of these"`
@@ -41,13 +41,13 @@ type Ranks struct {
 	Wait      time.Duration `env:"RANK_JOIN_TIMEOUT" envDefault:"10m" desc:"how long ranks wait until all are there, at the start and when one was lost"`
 }
 
-// What carries gradients between ranks.
+// The transports of gradients between ranks.
 const (
 	overTCP  = "tcp"
 	overNCCL = "nccl"
 )
 
-// several says whether there is more than this trainer.
+// several reports whether there is more than one rank.
 func (r Ranks) several() bool { return r.WorldSize > 1 }
 
 func (r Ranks) address() string { return net.JoinHostPort(r.Master, strconv.Itoa(r.Port)) }
@@ -82,7 +82,7 @@ func (r Ranks) validate(stepBatches int) error {
 	return l.Err()
 }
 
-// group returns the options with which a trainer joins the others.
+// group returns the options for joining the other ranks.
 func (s Settings) group(tools device.Tools) ranks.Options {
 	r := s.Ranks
 	o := ranks.Options{
@@ -95,7 +95,7 @@ func (s Settings) group(tools device.Tools) ranks.Options {
 	return o
 }
 
-// facts lists all that the bits of a step depend on. The state comes from rank 0.
+// facts lists everything that the bits of a step depend on. The state comes from rank 0.
 func (s Settings) facts(tools device.Tools) []ranks.Fact {
 	d, log := tools.Settings(), tools.Log.Config()
 	threads := d.Threads
@@ -122,14 +122,14 @@ func (s Settings) facts(tools device.Tools) []ranks.Fact {
 	return facts
 }
 
-// traffic counts what this rank exchanges with the others, in all groups that it was in.
+// traffic counts the bytes that this rank exchanges with the others, in all groups that it has joined.
 type traffic struct {
 	mu             sync.Mutex
 	sent, received int64 // in groups that have ended
 	now            func() (sent, received int64)
 }
 
-// of counts a group from here on.
+// of adds a group to the counts.
 func (t *traffic) of(group func() (sent, received int64)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +162,7 @@ func (t *traffic) register(i *service.Instruments) error {
 	)
 }
 
-// stopped is the reason of a trainer that was asked to end. What it holds is sound.
+// stopped is the reason of a trainer that was asked to end. Its state is sound.
 type stopped struct{}
 
 func (stopped) Error() string        { return "it was stopped" }
@@ -176,20 +176,20 @@ func reason(ctx context.Context, err error) error {
 	return err
 }
 
-// Whenever the ranks have met, all of them get to hold the state of rank 0: weights, moments, momentum encoder, queue
-// and step. Rank 0 offers it by its step and digest. A rank that holds the same keeps it, and any other takes it. So it
-// does not matter who was lost, or who has made a step that others have not.
+// When the ranks have met, all of them get the state of rank 0: weights, moments, momentum encoder, queue and step.
+// Rank 0 offers it by step and digest. A rank with the same state keeps it, and any other takes it. So neither the
+// identity of a lost rank nor a step that only some ranks made affects the result.
 
-// offer says which state rank 0 holds.
+// offer identifies the state that rank 0 holds.
 type offer struct {
 	Step   int64
 	Digest []byte
 }
 
-// answer says whether a rank holds it as well.
+// answer tells whether a rank holds the offered state.
 type answer struct{ Has bool }
 
-// stateful is what the exchange of states needs of a [trainer.Trainer].
+// stateful is the part of a [trainer.Trainer] that the exchange of states needs.
 type stateful interface {
 	Write(ctx context.Context, w io.Writer) error
 	Drop(ctx context.Context) error
@@ -203,7 +203,7 @@ func offerOf(ctx context.Context, core stateful) (offer, error) {
 	return offer{core.Steps(), h.Sum(nil)}, err
 }
 
-// giveState has all ranks hold the state of rank 0, behind its last whole step. It returns how many took it.
+// giveState gives all ranks the state of rank 0 after its last whole step. It returns the number of ranks that took it.
 func giveState(ctx context.Context, group *ranks.Leader, core stateful) (taken int, err error) {
 	if err := core.Drop(ctx); err != nil {
 		return 0, err
@@ -245,7 +245,7 @@ func giveState(ctx context.Context, group *ranks.Leader, core stateful) (taken i
 	return len(to.ranks), err
 }
 
-// takeState returns the state of rank 0; nil: this rank holds it. core is what the rank holds; nil: nothing.
+// takeState returns the state of rank 0; nil: this rank holds it already. core is this rank's state; nil: none.
 func takeState(ctx context.Context, link *ranks.Member, core stateful) (state []byte, err error) {
 	raw, err := link.Hear(ctx)
 	if err != nil {
@@ -281,10 +281,10 @@ func takeState(ctx context.Context, link *ranks.Member, core stateful) (state []
 	return state, nil
 }
 
-// stateBytes is the size of the messages in which the state travels. An empty one ends it.
+// stateBytes is the size of the messages that carry the state. An empty message ends it.
 const stateBytes = 4 << 20
 
-// broadcast sends what is written to some ranks.
+// broadcast is a writer that sends to some ranks.
 type broadcast struct {
 	group *ranks.Leader
 	ranks []int
@@ -309,7 +309,7 @@ func (b broadcast) tell(message []byte) error {
 	return nil
 }
 
-// hearState returns what a broadcast has sent.
+// hearState returns the state that a broadcast has sent.
 func hearState(ctx context.Context, m *ranks.Member) ([]byte, error) {
 	var state []byte
 	for {

@@ -11,13 +11,13 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// A batch that says so ([schemas.Batch.Again]) has its features made when its epoch is over. The steps of the epoch
-// publish none then. Behind the last of them its batches are read once more, in their order, and encoded by the weights
-// of then, before any other step. So the features are a function of the steps before them, as ever. The positions hold
-// the place of the next batch to encode.
+// The features of a batch with [schemas.Batch.Again] are made when its epoch is over. The steps of the epoch publish
+// none. After the last step the batches of the epoch are read again, in order, and encoded with the weights current at
+// that time, before any other step. So the features are still a function of the steps before them. The positions hold
+// the next batch to encode.
 
-// begin notes the place of an epoch whose features are to be made anew, and returns the seq of the batch's own. The
-// position is before the batch.
+// begin records the start of an epoch whose features are to be made anew, and returns the seq of the batch's features.
+// The position must be before the batch.
 func (l *lanePosition) begin(b *schemas.ScoredBatch, order LaneOrder) (seq int64, err error) {
 	if order == Arrival {
 		return 0, errors.New("GRIT_FEATURES is current, which needs TRAIN_LANE_ORDER=rotation: in the order of arrival every step has to publish its features")
@@ -36,7 +36,7 @@ func (l *lanePosition) begin(b *schemas.ScoredBatch, order LaneOrder) (seq int64
 	return l.Features + int64(b.Sequence), nil
 }
 
-// encoding returns the index of the lane whose features are due, or nobody.
+// encoding returns the index of the lane whose features are due, or noLane.
 func (p positions) encoding() int {
 	return slices.IndexFunc(p.Lanes, func(l lanePosition) bool { return l.Again > 0 })
 }

@@ -16,7 +16,7 @@ func TestAnEpochThatIsEncodedAgain(t *testing.T) {
 		return &schemas.ScoredBatch{Batch: schemas.Batch{Sequence: n, Batches: 3, Again: true}}
 	}
 	for n := range int32(3) {
-		if at.encoding() != nobody {
+		if at.encoding() != noLane {
 			t.Errorf("before batch %d features are due", n)
 		}
 		l := &at.Lanes[1]

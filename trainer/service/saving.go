@@ -15,26 +15,26 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Checkpoints are written beside training. The loop copies the state to memory between two steps, and goes on. Another
-// goroutine writes the copy, one at a time: the next checkpoint waits for it. What a checkpoint holds is of the moment
-// of the copy: weights, positions and evaluations. A crash while it is written costs this checkpoint alone.
+// Checkpoints are written beside training. The loop copies the state to memory between two steps, and continues.
+// Another goroutine writes the copy, one at a time: the next checkpoint waits for it. A checkpoint holds the weights,
+// positions and evaluations at the time of the copy. A crash during the write costs only this checkpoint.
 
-// noteTime is how long the notes about a checkpoint may take after training was asked to end.
+// noteTime bounds the notes about a checkpoint after training was asked to end.
 const noteTime = time.Minute
 
-// saving runs what writes checkpoints, one at a time.
+// saving writes checkpoints, one at a time.
 type saving struct {
 	busy   chan struct{} // holds a value while a checkpoint is written
 	others *interrupt.Group
-	err    error // of one that was written beside
+	err    error // of a checkpoint that was written beside training
 }
 
-// beside lets checkpoints be written beside what else the group does; nil: the loop waits for them. None is being
-// written.
+// beside lets the group's goroutines write checkpoints beside its other work; nil: the loop waits for them. Call it
+// only while no checkpoint is being written.
 func (s *saving) beside(others *interrupt.Group) { *s = saving{make(chan struct{}, 1), others, nil} }
 
-// end has the loop wait for checkpoints again. It returns the error of one that was written beside. The group has
-// ended.
+// end makes the loop wait for checkpoints again, after the group has ended. It returns the error of one that was
+// written beside training.
 func (s *saving) end() error {
 	err := s.err
 	s.beside(nil)
@@ -52,7 +52,8 @@ func (s *saving) wait(ctx context.Context) error {
 	}
 }
 
-// do runs write. Nothing is being written. What was begun goes on for a while when ctx ends.
+// do runs write. Call it only while nothing is being written. A write that has begun continues for noteTime after ctx
+// ends.
 func (s *saving) do(ctx context.Context, write func(context.Context) error) error {
 	if s.others == nil {
 		return write(ctx)
@@ -131,7 +132,7 @@ func (l *loop) save(ctx context.Context, state snapshot, at positions, raw json.
 	return nil
 }
 
-// publishWeights publishes weights between two checkpoints, behind those of the one that is being written.
+// publishWeights publishes weights between two checkpoints, after those of the checkpoint that is being written.
 func (l *loop) publishWeights(ctx context.Context) error {
 	if err := l.saving.wait(ctx); err != nil {
 		return err

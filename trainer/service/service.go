@@ -1,73 +1,74 @@
 // Package service is the trainer as a service. It reads scored batches of its lanes, trains one step on each, publishes
 // the features, reports progress and writes checkpoints.
 //
-// The trainer resumes from the checkpoint: weights, optimiser and, for every lane, the place of the next batch. After a
-// crash it repeats the steps since the checkpoint. It does not publish again the feature blocks that are in the log
-// already, so the first published ones count. Block s of a lane belongs to the lane's batch s, whatever happened in
-// other lanes meanwhile. Its values are those of the weights at its step.
+// The trainer resumes from the checkpoint: weights, optimiser and, for every lane, the position of the next batch.
+// After a crash it repeats the steps since the checkpoint. It does not publish feature blocks again that are in the
+// log, so the first published ones count. Block s of a lane belongs to the lane's batch s, whatever happened in other
+// lanes meanwhile. Its values are those of the weights at its step.
 //
 // # The order of lanes
 //
-// A step is a function of the steps before it, so everything depends on the order in which lanes are taken. With
-// [Rotation] the order follows from the lanes' content. With [Arrival] it depends on when batches arrive, and:
+// A step is a function of the steps before it, so everything depends on the order of lanes. With [Rotation] the order
+// follows from the lanes' content. With [Arrival] it depends on when batches arrive, and:
 //
-//  1. Before a step is made, its lane is in the file lane-order of CHECKPOINT_DIR, synced. A step whose lane is there is
-//     never made on another lane, by this process or one after it. So every effect of a step (features in the log,
-//     checkpoints) follows the order of the file, wherever a crash comes. After a crash between writing and training, the
-//     batch is trained on when it comes again. After a crash between training and the checkpoint, the step is repeated.
+//  1. Before a step is made, its lane is in the file lane-order of CHECKPOINT_DIR, synced. A step in the file is
+//     never made on another lane, by this process or a later one. So every effect of a step (features in the log,
+//     checkpoints) follows the order of the file, whenever a crash comes. After a crash between writing and training,
+//     the batch is trained on when it comes again. After a crash between training and the checkpoint, the step is
+//     repeated.
 //  2. Blocks name their step, and appear in the log in the order of steps: one is sent when the one before is
-//     acknowledged. So the features of all lanes, up to any moment, give the order without gaps as well. A replay reads
-//     it from there ([CopyOrder]), and so does a trainer whose file was lost. The file knows a few more steps than the log:
-//     the last ones, whose features were not acknowledged. They may be in the log later, if a broker executes a request of
-//     a process that is gone. So the file comes first.
+//     acknowledged. So the features of all lanes, up to any moment, also give the order without gaps. A replay reads
+//     it from there ([CopyOrder]), and so does a trainer whose file was lost. The file may have a few more steps than
+//     the log: the last ones, whose features were not acknowledged. A broker may still execute a request of a dead
+//     process, so they may appear in the log later. So the file comes first.
 //  3. One process writes the file: it is locked.
 //
-// The trainer follows what is written down, whatever the setting is.
+// The trainer follows the written order, even if the setting has changed.
 //
-// With LR_SCHEDULE=stream the decay begins when every lane has come to the group that a final seal closes. A lane
-// without such a group, as it never had a pair or its last group was full, counts when its seal is read. With [Arrival]
-// that step is noted in the log. If all lanes are such, nothing is left to decay over.
+// With LR_SCHEDULE=stream the decay begins when every lane has reached the group that a final seal closes. A lane has
+// no such group if it never had a pair or its last group was full. It counts when its seal is read. With [Arrival] that
+// step is noted in the log. If no lane has such a group, nothing is left to decay over.
 //
-// A lane that is parked, or late, has no batch. With [Arrival] the others go on. With [Rotation] they wait, and say so:
-// going on would make an order that no replay has. An operator's skip is recorded in the log, so every trainer passes
-// over the same records, at the same step.
+// A parked or late lane has no batch. With [Arrival] the others continue. With [Rotation] they wait, and say so: to
+// continue would make an order that no replay has. An operator's skip is recorded in the log, so every trainer skips
+// the same records, at the same step.
 //
 // With STEP_BATCHES above 1, the steps of this order are batches: the order is one of batches, and so are the numbers
-// in feature blocks. A checkpoint lies between two steps of the optimiser. The batches of an open step come again, and
-// their features are in the log already.
+// in feature blocks. A checkpoint lies between two steps of the optimiser. After a restart the batches of an open step
+// come again, and their features are in the log already.
 //
 // # Ranks
 //
 // With WORLD_SIZE above 1, several trainers share the batches of every step (internal/model/ranks). Rank 0 alone reads
-// the log and writes: features, progress, the order of lanes, checkpoints. So all that is said above holds word for
-// word. It hands the batches of the others out ahead of the steps, as they are in the log. They load the images and
-// compute. What rank 0 has not heard of a batch is as if it were not trained on yet.
+// the log and writes: features, progress, the order of lanes, checkpoints. So everything above holds unchanged. Rank 0
+// hands the other ranks their batches ahead of the steps, as they are in the log. They load the images and compute. A
+// batch whose result rank 0 has not received counts as not trained on.
 //
 //  1. A step has STEP_BATCHES batches. Rank r of R has a run of STEP_BATCHES / R of them. Gradients are added along one tree
 //     over the batches, first within a rank and then across. So the weights are the same bits for every R.
-//  2. The other ranks begin with the state of rank 0. They get the sum of the gradients, the momentum keys of all batches
-//     and the learning rate of a step. So they hold the same state after it. Nobody else's checkpoint counts.
-//  3. When a rank is lost, all others drop the open step and keep the state behind the last whole one. They join anew when
-//     it is back, and rank 0 goes on as if it had started from a checkpoint of that moment: what is in the log already is not
-//     published again. Whoever holds another state than rank 0 takes that of rank 0. So a step that only some have made
-//     counts if rank 0 has made it, and a rank 0 that comes back has all others go back to its checkpoint.
+//  2. The other ranks begin with the state of rank 0. They get the sum of the gradients, the momentum keys of all
+//     batches and the learning rate of a step. So they hold the same state after it. Only rank 0's checkpoint counts.
+//  3. When a rank is lost, all others drop the open step and keep the state after the last whole one. They join anew
+//     when it is back. Rank 0 then continues as if it had started from a checkpoint of that moment: records in the
+//     log are not published again. A rank with another state takes rank 0's. So a step that only some ranks made
+//     counts if rank 0 made it. If rank 0 itself comes back, all others return to its checkpoint.
 //
 // # Two passes
 //
-// With ITC_GATHER a step learns from its first batch when all of its batches were encoded once, without gradients. That
-// first pass gives the keys that batches compare with each other, and the features.
+// With ITC_GATHER a step learns from its first batch only after all of its batches were encoded once, without
+// gradients. That first pass gives the features, and the keys that batches compare with each other.
 //
-//  1. The features of a batch are published with its first pass, before the step has all batches. The grouper may need them
-//     to make the rest. So those of a batch that is set aside mask nothing more than its images ask for.
-//  2. The ranks exchange keys between the passes. A batch finds those of the others in the order of the step, whatever ranks
-//     made them. So the weights are the same bits for every R.
-//  3. A checkpoint lies between two steps, as ever. A step that was begun is begun anew.
+//  1. The features of a batch are published with its first pass, before the step has all batches, because the grouper
+//     may need them to make the rest. So the features of a batch that is set aside mask only its unavailable images.
+//  2. The ranks exchange keys between the passes. A batch finds the keys of the others in the order of the step,
+//     whichever ranks made them. So the weights are the same bits for every R.
+//  3. A checkpoint still lies between two steps. A step that was begun is begun anew.
 //
 // # Features that are made anew
 //
-// With GRIT_FEATURES=current the batches of an epoch are encoded when its last step is made, by the weights of then.
-// The steps publish no features, and nothing comes between the last step and the encoding of the lane. So block s is
-// still that of batch s, and a function of the steps before it.
+// With GRIT_FEATURES=current the batches of an epoch are encoded after its last step, with the weights current at that
+// time. The steps publish no features, and nothing comes between the last step and the encoding of the lane. So block s
+// is still that of batch s, and a function of the steps before it.
 //
 // # Weights for the encoder
 //
@@ -76,9 +77,9 @@
 //
 // # What a checkpoint belongs to
 //
-// Positions have a meaning in one log alone. A checkpoint names its namespace and cluster, and the last record that was
-// read of every lane. The trainer does not start where the log at hand differs. It does not start either where another
-// trainer holds the folder's lock, or owns the namespace ([owner]).
+// Positions have a meaning in one log alone. A checkpoint names its namespace and cluster, and the last record read of
+// every lane. The trainer refuses to start if the log at hand differs, if another trainer holds the folder's lock, or
+// if another one owns the namespace ([owner]).
 package service
 
 import (
@@ -231,7 +232,7 @@ func lastFeatures(ctx context.Context, log *stream.Log) (map[int]int64, error) {
 	return last, nil
 }
 
-// metrics report what the steps say, besides what every stage reports.
+// metrics report the results of steps, in addition to the metrics of every stage.
 type metrics struct {
 	*service.Instruments
 	losses   *prometheus.GaugeVec

@@ -68,7 +68,7 @@ const (
 
 func (f From) valid() bool { return f == FromStart || f == FromNow }
 
-// wholeBatch says whether negatives are looked for in the whole mini-batch, as nobody asks Con-D.
+// wholeBatch reports whether negatives come from the whole mini-batch, because no loss uses Con-D.
 func (s Settings) wholeBatch() bool { return !s.Core.ECM.ITC && !s.Core.ECM.ITM && !s.Core.ECM.MLM }
 
 // gather returns the number of batches that a step gathers before it learns from the first; 0: none.

@@ -17,8 +17,8 @@ type joinFunc func(notes [][]byte) ([]byte, error)
 // sumFunc adds up a part with those of the other ranks.
 type sumFunc func(ctx context.Context, own ranks.Part, join joinFunc) (ranks.Part, error)
 
-// shares makes the steps of a rank with the other ranks: each learns from batches of its own, and all add up their
-// shares.
+// shares makes the steps of a rank together with the other ranks: each learns from its own batches, and all add up
+// their shares.
 type shares struct {
 	core  sharedCore
 	sum   sumFunc
@@ -35,7 +35,7 @@ func (s *shares) learn(ctx context.Context, b *schemas.ScoredBatch, in trainer.I
 	return s.core.Learn(ctx, b, in, number, s.flow.give)
 }
 
-// complete gives what is left of this rank's share, and completes the step with the sum.
+// complete gives the rest of this rank's share, and completes the step with the sum.
 func (s *shares) complete(ctx context.Context, join joinFunc) error {
 	step := s.core.Steps()
 	f := s.flow
@@ -123,7 +123,7 @@ type traces struct {
 	between time.Time         // when the first of them began
 }
 
-// timed records a span of a batch that is followed, with the phases of the work that ctx is for.
+// timed records a span of a followed batch, with the phases of the work that ctx is for.
 func timed(ctx context.Context, tracer *tracing.Tracer, about []tracing.Subject, name string) (context.Context, func()) {
 	if about == nil {
 		return ctx, func() {}
@@ -141,7 +141,7 @@ func (f *feed) trace(w *work) {
 	}
 }
 
-// makeStep makes a step on a batch, or a part of one. The span of a step links to all its batches that are followed.
+// makeStep makes a step on a batch, or a part of one. The span of a step links to all its followed batches.
 func (l *loop) makeStep(ctx context.Context, w work) (*trainer.Result, error) {
 	t := &l.traces
 	if len(t.open) == 0 {

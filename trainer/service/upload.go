@@ -19,10 +19,10 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// CHECKPOINT_UPLOAD gets a copy of every checkpoint that stays, and of the best one. One goroutine looks after each
-// checkpoint at what the folder has and the place lacks. It copies the newest first, so a slow place gets fewer
-// checkpoints and never older news. It then removes from the place what would not stay in the folder either. Nothing
-// waits for it but the end of the training.
+// CHECKPOINT_UPLOAD gets a copy of every kept checkpoint, and of the best one. After each checkpoint one goroutine
+// compares the folder with the place. It copies missing checkpoints, the newest first: a slow place gets fewer
+// checkpoints, but not older ones. Then it removes from the place the checkpoints that would not stay in the folder
+// either. Only the end of the training waits for it.
 
 // The pauses between two tries of an upload that fails.
 const (
@@ -30,8 +30,7 @@ const (
 	mostPause  = time.Minute
 )
 
-// lastWords is how long uploads may go on after training was asked to end. What is missing then is uploaded at the next
-// start.
+// lastWords bounds uploads after training was asked to end. The next start uploads the rest.
 const lastWords = 20 * time.Second
 
 // uploads copies checkpoints to a place. A nil one copies nothing.
@@ -50,7 +49,7 @@ type uploads struct {
 	failed prometheus.Counter
 
 	mu      sync.Mutex
-	trouble string // why the last try failed; empty: it did not
+	trouble string // error of the last try; empty: it succeeded
 	since   time.Time
 }
 
@@ -109,7 +108,7 @@ func (u *uploads) look() {
 	}
 }
 
-// says tells what is wrong, for who asks whether the trainer is ready.
+// says describes the trouble of uploads in answer to a readiness request.
 func (u *uploads) says() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -172,8 +171,8 @@ func (u *uploads) run(ctx context.Context) {
 	}
 }
 
-// start uploads in the background. The function that it returns ends that. In good order it waits until all is uploaded
-// or ctx ends, and else for a while.
+// start uploads in the background. The returned function ends that. In good order it waits until everything is uploaded
+// or ctx ends; otherwise it waits for lastWords at most.
 func (u *uploads) start(ctx context.Context) (end func(inOrder bool)) {
 	if u == nil {
 		return func(bool) {}
@@ -200,7 +199,7 @@ func (u *uploads) start(ctx context.Context) (end func(inOrder bool)) {
 	}
 }
 
-// mirror copies what the place lacks, and removes what it need not have.
+// mirror copies missing checkpoints to the place, and removes superseded ones.
 func (u *uploads) mirror(ctx context.Context) error {
 	there, err := u.to.Sizes(ctx)
 	if err != nil {
@@ -225,8 +224,8 @@ func (u *uploads) mirror(ctx context.Context) error {
 	return u.prune(ctx, there, newest)
 }
 
-// copy copies a file of the folder, unless the place has it, and notes that it is there. A file that is gone meanwhile
-// was superseded.
+// copy copies a file of the folder, unless the place has it, and records that it is there. A file that has disappeared
+// meanwhile was superseded.
 func (u *uploads) copy(ctx context.Context, name string, there map[string]int64) error {
 	file, err := os.Open(filepath.Join(u.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -267,7 +266,7 @@ func (u *uploads) copy(ctx context.Context, name string, there map[string]int64)
 	return nil
 }
 
-// has says whether what the place has, which is as long, is this checkpoint. It reads the beginning alone.
+// has reports whether the place's file, of the same length, is this checkpoint. It reads only the beginning.
 func (u *uploads) has(ctx context.Context, name string, want trainer.Head) (bool, error) {
 	head, err := u.head(ctx, name)
 	if errors.Is(err, trainer.ErrTorn) || errors.Is(err, fs.ErrNotExist) {
@@ -285,8 +284,8 @@ func (u *uploads) head(ctx context.Context, name string) (trainer.Head, error) {
 	return trainer.ReadHead(r)
 }
 
-// prune removes what interrupted uploads have left, and the checkpoints that would not stay in a folder. Those of later
-// steps than the newest are left alone: they are not this training's.
+// prune removes files of interrupted uploads, and the checkpoints that would not stay in a folder. It leaves
+// checkpoints of steps after the newest alone: they belong to another training.
 func (u *uploads) prune(ctx context.Context, there map[string]int64, newest int64) error {
 	steps := []int64{newest}
 	for name := range there {

@@ -53,6 +53,6 @@ func TestWeightsThatAReplayWaitsFor(t *testing.T) {
 	}
 	var none *publishing
 	if none.due(0) || none.begin(t.Context(), nil) != nil {
-		t.Error("a trainer that nobody follows publishes")
+		t.Error("a trainer that noLane follows publishes")
 	}
 }
