@@ -12,8 +12,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// mostCells bounds the side of the matrix that a page draws.
-const mostCells = 128
+const (
+	mostCells  = 128 // side of the matrix that a page draws
+	besideFrom = 16  // mini-batches that a random one is drawn from
+)
 
 type batchView struct {
 	index.Batch
@@ -49,17 +51,10 @@ type matrix struct {
 }
 
 func (s *Server) batchPage(w http.ResponseWriter, r *http.Request) error {
-	id, err := groupID(r)
-	if err != nil {
-		return err
-	}
-	epoch, err := pathInt(r, "epoch", 1<<31-1)
-	if err != nil {
-		return err
-	}
-	number, err := pathInt(r, "number", 1<<31-1)
-	if err != nil {
-		return err
+	q := query{Request: r}
+	id, epoch, number := q.group(), q.path("epoch", 1<<31-1), q.path("number", 1<<31-1)
+	if q.err != nil {
+		return q.err
 	}
 	b, err := s.o.Index.Batch(r.Context(), id, int32(epoch), int32(number))
 	if err != nil {
@@ -79,7 +74,7 @@ func (s *Server) batchPage(w http.ResponseWriter, r *http.Request) error {
 		if r.Context().Err() != nil {
 			return err
 		}
-		v.Missing = "Something is missing here, since the log did not hand it out: " + clip(200, err.Error())
+		v.Missing = missing(err)
 	}
 	return s.answer(w, r, "batch.html", page{Title: fmt.Sprintf("Mini-batch %d of epoch %d", number, epoch), Path: "/groups", Data: v})
 }
@@ -118,7 +113,7 @@ func marks(b *schemas.ScoredBatch, high float64, most int) [][2]int {
 	return list
 }
 
-// matrix reads the vectors that the trainer made of a batch, or, before it did, those of the encoder.
+// matrix reads the vectors that the trainer made of a batch, or the encoder's as long as there are none.
 func (s *Server) matrix(ctx context.Context, b *index.Batch, rec *schemas.ScoredBatch) (*matrix, error) {
 	n := min(len(rec.Samples), mostCells)
 	m := &matrix{N: n, Cut: n < len(rec.Samples), Source: "the model in training"}
@@ -126,7 +121,7 @@ func (s *Server) matrix(ctx context.Context, b *index.Batch, rec *schemas.Scored
 	if b.Features >= 0 {
 		f, err := record[*schemas.FeatureBlock](ctx, s.records, schemas.Features, int(b.ID.Lane), b.Features)
 		if err != nil {
-			return nil, fmt.Errorf("what the trainer made of the batch: %w", err)
+			return nil, fmt.Errorf("reading the batch's features: %w", err)
 		}
 		v, t, dim := f.V.Floats(), f.T.Floats(), int(f.Dim)
 		if len(v) < n*dim || len(t) < n*dim {
@@ -136,7 +131,7 @@ func (s *Server) matrix(ctx context.Context, b *index.Batch, rec *schemas.Scored
 			images[i], texts[i] = v[i*dim:(i+1)*dim], t[i*dim:(i+1)*dim]
 		}
 	} else {
-		m.Source = "the encoder; the trainer has not come to this batch"
+		m.Source = "the encoder; the trainer has not reached this batch"
 		err := parallel(ctx, n, func(ctx context.Context, i int) error {
 			p, err := s.o.Index.Pair(ctx, rec.Samples[i].ID)
 			if err != nil {
@@ -177,11 +172,8 @@ func (m *matrix) fill(images, texts [][]float32) {
 	m.Mean = sum / float64(max(m.N*(m.N-1), 1))
 }
 
-// besideFrom bounds the mini-batches that a random one is drawn from.
-const besideFrom = 16
-
-// beside draws as many pairs at random from the same epoch, one after another from mini-batches that lie apart. What
-// the trainer made of them is compared, so the same model has seen both.
+// beside draws as many pairs at random from the same epoch, in turn from mini-batches that are far apart. It compares
+// their features, so that the same model has seen both.
 func (s *Server) beside(ctx context.Context, v *batchView) error {
 	if v.Features < 0 || v.Matrix.N < 2 {
 		return nil

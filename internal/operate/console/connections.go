@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-const connectionsAPage = 12
+const (
+	connectionsAPage = 12
+	mostFrom         = 10_000 // the last connection that a page begins with
+)
 
 // disagreeing is the tab of the connections that people call no match.
 const disagreeing = "disagreements"
@@ -40,9 +44,9 @@ type sampleTab struct {
 	Current             bool
 }
 
-// tabs begin with those of [index.KindRandom] and the others, in their order.
+// tabs begin with the kinds of connections, in the order of [index.KindRandom] and the others.
 var tabs = []sampleTab{
-	{schemas.SampleRandom, "A random sample", "Drawn at random from all connections of the group, so what you say of them holds for all, within the interval.", false},
+	{schemas.SampleRandom, "A random sample", "Drawn at random from all connections of the group, so your judgements hold for all of them, within the interval.", false},
 	{schemas.SampleMost, "The most certain", "Con-D is surest of these. How many of them are right says nothing about the others.", false},
 	{schemas.SampleLeast, "The least certain", "They are just above the threshold. Where many of these are wrong, a higher COND_THRESHOLD would help.", false},
 	{disagreeing, "You and Con-D disagree", "Con-D calls these a match and people do not, first those of which Con-D is most certain. What do they have in common?", false},
@@ -71,7 +75,7 @@ func wilson(right, judged int64) precision {
 	return p
 }
 
-// connectionsStart goes to the latest group that has any.
+// connectionsStart redirects to the latest group with connections.
 func (s *Server) connectionsStart(w http.ResponseWriter, r *http.Request) error {
 	groups, err := s.o.Index.Groups(r.Context(), groupsShown)
 	if err != nil {
@@ -91,29 +95,23 @@ func (s *Server) connectionsStart(w http.ResponseWriter, r *http.Request) error 
 }
 
 func (s *Server) connectionsPage(w http.ResponseWriter, r *http.Request) error {
-	id, err := groupID(r)
-	if err != nil {
-		return err
+	q := query{Request: r}
+	id, from := q.group(), q.form("from", 0, mostFrom)
+	if q.err != nil {
+		return q.err
 	}
-	v := &connectionsView{Sample: r.FormValue("sample"), High: s.o.High}
-	if v.Sample == "" {
-		v.Sample = schemas.SampleRandom
-	}
+	v := &connectionsView{Sample: cmp.Or(r.FormValue("sample"), schemas.SampleRandom), From: int(from), High: s.o.High}
 	kind := slices.IndexFunc(tabs, func(t sampleTab) bool { return t.Sample == v.Sample })
 	if kind < 0 {
 		return badRequest{fmt.Errorf("sample is %q, want random, most, least or %s", clip(40, v.Sample), disagreeing)}
 	}
+	var err error
 	if v.Group, err = s.o.Index.Group(r.Context(), id); err != nil {
 		return err
 	}
 	if v.Groups, err = s.o.Index.Groups(r.Context(), groupsShown); err != nil {
 		return err
 	}
-	from, err := formInt(r, "from", 0, 10_000)
-	if err != nil {
-		return err
-	}
-	v.From = int(from)
 	for i, tab := range tabs {
 		tab.Current = i == kind
 		v.Tabs = append(v.Tabs, tab)
@@ -208,19 +206,20 @@ func (s *Server) disagreements(ctx context.Context, v *connectionsView) error {
 	return nil
 }
 
-// judge writes a judgement: the only thing that the console ever writes.
+// judge writes a judgement. The console writes nothing else.
 func (s *Server) judge(w http.ResponseWriter, r *http.Request) error {
 	if origin := r.Header.Get("Sec-Fetch-Site"); origin == "" && r.Header.Get("Origin") == "" && r.Header.Get("Authorization") == "" {
-		s.fail(w, r, http.StatusForbidden, "This request does not say from which page it comes, so nothing was written.")
+		s.fail(w, r, http.StatusForbidden, "This request does not name the page that it comes from, so nothing was written.")
 		return nil
 	}
-	j := &schemas.Judgement{Sample: r.FormValue("sample"), Verdict: r.FormValue("verdict"), Time: time.Now().UnixMilli()}
-	var err error
-	if j.Image, err = schemas.ParsePairID(r.FormValue("image")); err != nil {
-		return badRequest{err}
+	q := query{Request: r}
+	from := q.form("from", 0, mostFrom)
+	j := &schemas.Judgement{
+		Image: q.pair(r.FormValue("image")), Text: q.pair(r.FormValue("text")), Sample: r.FormValue("sample"), Verdict: r.FormValue("verdict"),
+		Time: time.Now().UnixMilli(),
 	}
-	if j.Text, err = schemas.ParsePairID(r.FormValue("text")); err != nil {
-		return badRequest{err}
+	if q.err != nil {
+		return q.err
 	}
 	image, err := s.o.Index.Pair(r.Context(), j.Image)
 	if err != nil {
@@ -247,11 +246,7 @@ func (s *Server) judge(w http.ResponseWriter, r *http.Request) error {
 	if err := s.write(r.Context(), j); err != nil {
 		return fmt.Errorf("writing the judgement: %w", err)
 	}
-	from, err := formInt(r, "from", 0, 10_000)
-	if err != nil {
-		return err
-	}
-	if r.Header.Get("Accept") == "text/plain" { // the page's script, which stays where it is
+	if r.Header.Get("Accept") == "text/plain" { // the page's script, which loads no other page
 		judged, err := s.o.Index.Judged(r.Context(), g.ID)
 		if err != nil {
 			return err
@@ -264,15 +259,15 @@ func (s *Server) judge(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// String says the precision in a sentence.
+// String returns the precision in a sentence.
 func (p precision) String() string {
 	if p.Judged == 0 {
-		return "Nobody has judged any of these yet."
+		return "None of these has been judged yet."
 	}
 	return fmt.Sprintf("%d of %d are matches: %.0f %%, with 95 %% certainty from %.0f to %.0f %%.", p.Right, p.Judged, p.Share, p.Low, p.High)
 }
 
-// write publishes a judgement and takes it into the index, so that the page shows it at once.
+// write publishes a judgement and adds it to the index, so that the page shows it at once.
 func (s *Server) write(ctx context.Context, j *schemas.Judgement) error {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()

@@ -128,7 +128,7 @@ func TestPagesShowARun(t *testing.T) {
 		"/groups/0/0":                    {"240 pairs", "8 clusters", "Nearest to the centroid", "circle", "median", "k1, nearest images"},
 		"/groups/0/0/batches/1/2":        {"24 pairs", "GRIT-VLP", "false negative", "As many pairs of the epoch at random"},
 		"/groups/0/0/batches/0/0":        {"chosen at random"},
-		"/connections/0/0":               {"Nobody has judged", "A random sample", `value="match"`},
+		"/connections/0/0":               {"None of these has been judged yet", "A random sample", `value="match"`},
 		"/training":                      {"Contrastive loss (ITC)", "step 29", "tr_r1", "35"},
 		"/training/curves":               {`"loss_itc"`, `"x":[0,1,2`},
 		"/dead-letters":                  {"unusable image", "7 letters", "encoder", "indexer"},
@@ -311,7 +311,7 @@ func TestOnlyTheConsoleJudges(t *testing.T) {
 		t.Errorf("%d judgements in the log, want 1", n)
 	}
 	form.Set("verdict", "none")
-	if _, text, _ = s.ask(http.MethodPost, "/judgements", own, form); !strings.HasPrefix(text, "Nobody") {
+	if _, text, _ = s.ask(http.MethodPost, "/judgements", own, form); text != "None of these has been judged yet." {
 		t.Errorf("taking it back leaves %q", text)
 	}
 	for name, spoil := range map[string][2]string{"verdict": {"verdict", "maybe"}, "sample": {"sample", "all"}, "pair": {"image", "x"}} {

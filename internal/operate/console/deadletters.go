@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/pairstream/pairstream/internal/content/imaging"
@@ -21,7 +23,7 @@ import (
 const (
 	lettersAPage = 50
 	deadBins     = 60
-	shownBytes   = 512     // of a value that is no record
+	shownBytes   = 512     // of a value that is not MessagePack
 	shownJSON    = 8 << 10 // characters of one that is
 )
 
@@ -63,12 +65,14 @@ func bars(counts []int64, width, height float64, label func(i int) string) []bar
 }
 
 func (s *Server) deadLettersPage(w http.ResponseWriter, r *http.Request) error {
-	before, err := formInt(r, "before", math.MaxInt64, math.MaxInt64)
-	if err != nil {
-		return err
+	q := query{Request: r}
+	before := q.form("before", math.MaxInt64, math.MaxInt64)
+	if q.err != nil {
+		return q.err
 	}
 	d := deadLetters{Filter: index.DeadFilter{Stage: r.FormValue("stage"), Class: r.FormValue("reason"), Words: clip(200, r.FormValue("words"))}}
 	d.Filtered = d.Filter != index.DeadFilter{}
+	var err error
 	if d.Counts, err = s.o.Index.DeadCounts(r.Context()); err != nil {
 		return err
 	}
@@ -82,7 +86,7 @@ func (s *Server) deadLettersPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	if len(d.Letters) == lettersAPage {
 		next := url.Values{"stage": {d.Filter.Stage}, "reason": {d.Filter.Class}, "words": {d.Filter.Words}}
-		next.Set("before", formatInt(d.Letters[lettersAPage-1].Number))
+		next.Set("before", strconv.FormatInt(d.Letters[lettersAPage-1].Number, 10))
 		d.Next = "/dead-letters?" + next.Encode()
 	}
 	start, width, counts, err := s.o.Index.DeadOverTime(r.Context(), deadBins)
@@ -96,7 +100,7 @@ func (s *Server) deadLettersPage(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, "deadletters.html", page{Title: "Dead letters", Path: "/dead-letters", Data: d})
 }
 
-// deadLetter is one letter with what its bytes show.
+// deadLetter is one letter, with its bytes in readable form.
 type deadLetter struct {
 	stream.DeadLetter
 	JSON    string
@@ -110,11 +114,12 @@ type deadLetter struct {
 }
 
 func (s *Server) letter(r *http.Request) (stream.DeadLetter, error) {
-	number, err := pathInt(r, "number", math.MaxInt64)
-	if err != nil {
-		return stream.DeadLetter{}, err
+	q := query{Request: r}
+	number := q.path("number", math.MaxInt64)
+	if q.err != nil {
+		return stream.DeadLetter{}, q.err
 	}
-	ctx, cancel := contextFor(r)
+	ctx, cancel := context.WithTimeout(r.Context(), lookupTime)
 	defer cancel()
 	rec, err := s.o.Log.RecordAt(ctx, schemas.DeadLetters, 0, number)
 	if err != nil {
@@ -151,7 +156,7 @@ func (s *Server) deadLetterPage(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, "deadletter.html", page{Title: "Dead letter", Path: "/dead-letters", Data: d})
 }
 
-// pairOf returns the pair that was set aside, if it was one.
+// pairOf returns the pair of a letter. It returns nil for a letter with another record.
 func pairOf(d stream.DeadLetter) *schemas.Pair {
 	r, err := schemas.Unmarshal(d.Schema, d.Value)
 	p, ok := r.(*schemas.Pair)
@@ -161,34 +166,28 @@ func pairOf(d stream.DeadLetter) *schemas.Pair {
 	return p
 }
 
-// deadThumb serves what can be seen of a pair that was set aside.
+// deadThumb serves the picture of a pair that was set aside.
 func (s *Server) deadThumb(w http.ResponseWriter, r *http.Request) error {
 	letter, err := s.letter(r)
 	if err != nil {
 		return noImage(w, r, err)
 	}
-	p := pairOf(letter)
+	p, side := pairOf(letter), sideOf(r)
 	switch {
 	case p == nil:
 		return noImage(w, r, imaging.ErrNotImage)
 	case p.Image != nil:
-		b, err := s.thumbs.get(r.Context(), *p.Image, p.ImageID, sideOf(r))
-		if err != nil {
-			return noImage(w, r, err)
-		}
-		return sendThumb(w, b)
+		b, err := s.thumbs.get(r.Context(), *p.Image, p.ImageID, side)
+		return sendThumb(w, r, b, err)
 	}
 	if err := s.thumbs.work.Acquire(r.Context(), 1); err != nil {
 		return err
 	}
 	defer s.thumbs.work.Release(1)
-	im, err := imaging.DecodeShrunk(p.Inline, sideOf(r))
+	im, err := imaging.DecodeShrunk(p.Inline, side)
 	if err != nil {
 		return noImage(w, r, err)
 	}
-	b, err := thumbnail(im, sideOf(r))
-	if err != nil {
-		return err
-	}
-	return sendThumb(w, b)
+	b, err := thumbnail(im, side)
+	return sendThumb(w, r, b, err)
 }

@@ -16,13 +16,13 @@ import (
 
 const (
 	flowEvery    = 2 * time.Second
-	flowSilence  = 12 * time.Second // without an answer of Kafka, after which pages say so
-	stalledAfter = time.Minute      // with records at hand and none taken
+	flowSilence  = 12 * time.Second // without an answer from Kafka, after which pages show a notice
+	stalledAfter = time.Minute      // with records to take and none taken
 	rateWindow   = 15 * time.Second
 	mostEvents   = 64 // browsers that follow at a time
 )
 
-// flow reads the state of the run again and again, for all who look.
+// flow polls the state of the run, for all browsers.
 type flow struct {
 	s         *Server
 	collector *inspect.Collector
@@ -40,7 +40,7 @@ type flow struct {
 	busy  map[string]busyAt
 }
 
-// movement is when a stage last took or wrote something.
+// movement is the time at which a stage last took or wrote a record.
 type movement struct {
 	taken, made int64
 	at          time.Time
@@ -49,7 +49,6 @@ type movement struct {
 type busyAt struct {
 	worked time.Duration
 	at     time.Time
-	share  float64
 }
 
 func newFlow(s *Server) *flow {
@@ -59,7 +58,7 @@ func newFlow(s *Server) *flow {
 	}
 }
 
-// run collects until ctx ends. A question that Kafka does not answer is asked again.
+// run collects until ctx ends. It repeats a request that Kafka does not answer.
 func (f *flow) run(ctx context.Context) error {
 	for {
 		cctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -82,7 +81,7 @@ func (f *flow) run(ctx context.Context) error {
 	}
 }
 
-// publish shows a view to all who look. nil means that Kafka did not answer: the last view stays, with a notice.
+// publish sends a view to all browsers. nil means that Kafka did not answer: the last view stays, with a notice.
 func (f *flow) publish(v *flowView) {
 	notice := f.notice()
 	f.mu.Lock()
@@ -109,7 +108,7 @@ func (f *flow) publish(v *flowView) {
 	f.changed = make(chan struct{})
 }
 
-// notice says for how long Kafka has not answered; empty: it answers.
+// notice returns a sentence about the time without an answer from Kafka, or "" while it answers.
 func (f *flow) notice() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,7 +117,7 @@ func (f *flow) notice() string {
 		last = f.started
 	}
 	if silence := time.Since(last); silence > flowSilence {
-		return fmt.Sprintf("Kafka (%s) has not answered since %s. What is below is from then; the console goes on by itself.",
+		return fmt.Sprintf("Kafka (%s) has not answered since %s. This page shows the state of that time; the console continues by itself.",
 			strings.Join(f.s.o.Log.Config().Brokers, ", "), last.Local().Format("15:04:05"))
 	}
 	return ""
@@ -130,7 +129,7 @@ func (f *flow) latest() (*flowView, []byte, <-chan struct{}) {
 	return f.view, f.html, f.changed
 }
 
-// enter counts a browser in. It refuses one too many.
+// enter counts a browser. It refuses one above the bound.
 func (f *flow) enter(by int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

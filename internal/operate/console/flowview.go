@@ -9,7 +9,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// flowView is what the page Flow shows.
+// flowView is the data of the page Flow.
 type flowView struct {
 	Waiting bool // nothing was read yet
 	Notice  string
@@ -45,7 +45,7 @@ var does = map[string]struct{ does, lag string }{
 	"trainer":       {"trains", "batches"},
 }
 
-// make turns a state into what the page shows.
+// make turns a state into the page's data.
 func (f *flow) make(ctx context.Context, s *inspect.Status) *flowView {
 	f.seen = append(f.seen, s)
 	for len(f.seen) > 2 && s.Time.Sub(f.seen[0].Time) > rateWindow {
@@ -108,7 +108,7 @@ func (f *flow) rate(out *stageView, s *inspect.Status, stage inspect.Stage, size
 	}
 }
 
-// judge says whether a stage moves.
+// judge decides whether a stage makes progress.
 func (f *flow) judge(out *stageView, s *inspect.Status, stage inspect.Stage) {
 	now := movement{taken(s, stage), made(s, stage, 1), s.Time}
 	before, known := f.moved[stage.Name]
@@ -135,7 +135,7 @@ func (f *flow) judge(out *stageView, s *inspect.Status, stage inspect.Stage) {
 		out.State = "idle"
 	case still > stalledAfter:
 		out.State = "stalled"
-		out.Why = fmt.Sprintf("%s wait, and it has taken nothing for %s. Is the %s running? Its log says more.", plural(stage.Lag, does[stage.Name].lag[:len(does[stage.Name].lag)-1], does[stage.Name].lag), span(still), stage.Name)
+		out.Why = fmt.Sprintf("%s wait, and it has taken nothing for %s. Is the %s running? See its log.", plural(stage.Lag, does[stage.Name].lag[:len(does[stage.Name].lag)-1], does[stage.Name].lag), span(still), stage.Name)
 	}
 }
 
@@ -159,8 +159,8 @@ func finished(s *inspect.Status) bool {
 	return len(s.Lanes) > 0
 }
 
-// explain tells a stage that waits for a later one, which moves, from one that stands still. The grouper waits for the
-// features of an epoch before it forms the next.
+// explain marks a stalled stage that waits for a later one at work. The grouper waits for the features of an epoch
+// before it forms the next.
 func (f *flow) explain(v *flowView) {
 	for i := range v.Stages {
 		if v.Stages[i].State != "stalled" {
@@ -185,22 +185,22 @@ func (v *flowView) sum(s *inspect.Status) {
 	}
 	switch {
 	case len(stalled) > 0:
-		v.State, v.Sum = "stalled", "The "+stalled[0]+" stands still."
+		v.State, v.Sum = "stalled", "The "+stalled[0]+" is stalled."
 		if len(stalled) > 1 {
-			v.Sum = fmt.Sprintf("The %s and %s stand still.", stalled[0], plural(len(stalled)-1, "more stage", "more stages"))
+			v.Sum = fmt.Sprintf("The %s and %s are stalled.", stalled[0], plural(len(stalled)-1, "more stage", "more stages"))
 		}
 	case v.Pairs == 0:
 		v.State, v.Sum = "idle", "No pairs yet. Publish some: pairstream produce FOLDER"
 	case finished(s):
-		v.State, v.Sum = "done", "The crawl has ended, and every stage is through."
+		v.State, v.Sum = "done", "The crawl has ended, and every stage has finished."
 	case !busy:
-		v.State, v.Sum = "idle", "Every stage is through with what is there. More pairs may come."
+		v.State, v.Sum = "idle", "Every stage has finished the pairs so far. More may come."
 	default:
 		v.Sum = "Pairs flow."
 	}
 }
 
-// busyShare returns the share of the last interval that the device worked for a stage; empty: not known here.
+// busyShare returns the device's share of the last interval for a stage, or "" where it is not known.
 func (f *flow) busyShare(stage string) string {
 	if f.s.o.Busy == nil {
 		return ""
@@ -209,15 +209,11 @@ func (f *flow) busyShare(stage string) string {
 	if !ok {
 		return ""
 	}
-	now := time.Now()
+	now := busyAt{worked, time.Now()}
 	before, known := f.busy[stage]
-	b := busyAt{worked: worked, at: now}
-	if known {
-		b.share = min(1, max(0, (worked-before.worked).Seconds()/now.Sub(before.at).Seconds()))
-	}
-	f.busy[stage] = b
+	f.busy[stage] = now
 	if !known {
 		return ""
 	}
-	return percent(b.share, 1.0)
+	return percent(min(1, max(0, (now.worked-before.worked).Seconds()/now.at.Sub(before.at).Seconds())), 1.0)
 }

@@ -71,26 +71,22 @@ type histogram struct {
 }
 
 func (s *Server) groupPage(w http.ResponseWriter, r *http.Request) error {
-	id, err := groupID(r)
-	if err != nil {
-		return err
+	q := query{Request: r}
+	id, from := q.group(), q.form("clusters", 0, mostOfClusters)
+	if q.err != nil {
+		return q.err
 	}
 	g, err := s.o.Index.Group(r.Context(), id)
 	if err != nil {
 		return err
 	}
-	v := &groupView{Group: g}
-	from, err := formInt(r, "clusters", 0, mostOfClusters)
-	if err != nil {
-		return err
-	}
-	v.From = int(from)
+	v := &groupView{Group: g, From: int(from)}
 	if g.Offset >= 0 {
 		if v.Manifest, err = record[*schemas.Group](r.Context(), s.records, schemas.Groups, int(id.Lane), g.Offset); err != nil {
 			if r.Context().Err() != nil {
 				return err
 			}
-			v.Missing = "The log did not hand out the manifest: " + clip(200, err.Error())
+			v.Missing = "The log did not return the manifest: " + clip(200, err.Error())
 		}
 	}
 	if err := s.sheets(r.Context(), v); err != nil {
@@ -196,15 +192,12 @@ func (s *Server) groupBatches(r *http.Request, v *groupView) (err error) {
 	if v.Epochs, err = s.o.Index.Epochs(r.Context(), v.N); err != nil || len(v.Epochs) == 0 {
 		return err
 	}
-	epoch, err := formInt(r, "epoch", int64(v.Epochs[len(v.Epochs)-1].Epoch), 1<<31-1)
-	if err != nil {
-		return err
+	q := query{Request: r}
+	v.Epoch = int32(q.form("epoch", int64(v.Epochs[len(v.Epochs)-1].Epoch), 1<<31-1))
+	from := q.form("batches", 0, 1<<31-1)
+	if q.err != nil {
+		return q.err
 	}
-	from, err := formInt(r, "batches", 0, 1<<31-1)
-	if err != nil {
-		return err
-	}
-	v.Epoch = int32(epoch)
 	v.Batches, err = s.o.Index.GroupBatches(r.Context(), v.N, v.Epoch, int(from), batchesAPage+1)
 	if len(v.Batches) > batchesAPage {
 		v.Batches, v.More = v.Batches[:batchesAPage], int(v.Batches[batchesAPage].Sequence)

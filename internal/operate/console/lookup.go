@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -16,10 +14,11 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// lookupTime is how long one record of the log is waited for.
+// lookupTime bounds the wait for one record of the log.
 const lookupTime = 4 * time.Second
 
-// recordCache reads single records of the log and keeps the latest. Mini-batches come without what is taken back.
+// recordCache reads single records of the log and keeps the latest. It blanks samples of mini-batches that were taken
+// back.
 type recordCache struct {
 	log  *stream.Log
 	gone func(schemas.ImageID) bool
@@ -32,7 +31,7 @@ type recordKey struct {
 	offset int64
 }
 
-// keptRecords is the number of records that are kept. The largest is about a megabyte.
+// keptRecords bounds the cache. The largest record has about a megabyte.
 const keptRecords = 96
 
 func newRecordCache(log *stream.Log, gone func(schemas.ImageID) bool) *recordCache {
@@ -40,10 +39,10 @@ func newRecordCache(log *stream.Log, gone func(schemas.ImageID) bool) *recordCac
 	return &recordCache{log, gone, kept}
 }
 
-// errUnanswered marks the error of a question that the log may answer later.
-var errUnanswered = errors.New("no answer of Kafka")
+// errUnanswered marks a failed request that may succeed later.
+var errUnanswered = errors.New("no answer from Kafka")
 
-// unanswered marks every error but that of a record that is gone.
+// unanswered marks every error as passing, except that of a record that is gone.
 func unanswered(err error) error {
 	if errors.Is(err, stream.ErrGap) {
 		return err
@@ -75,11 +74,11 @@ func record[T schemas.Record](ctx context.Context, c *recordCache, topic schemas
 	return t, nil
 }
 
-// takenBack stands in the place of a text that is taken back.
+// takenBack replaces a text that was taken back.
 const takenBack = "(taken back)"
 
-// without returns a mini-batch without the texts and pictures that are taken back; any other record as it is. Records
-// that are kept are shared, and are not changed.
+// without returns a mini-batch without the texts and pictures that were taken back, and any other record unchanged. It
+// copies, since the cache shares its records.
 func (c *recordCache) without(r schemas.Record) schemas.Record {
 	switch b := r.(type) {
 	case *schemas.Batch:
@@ -107,13 +106,10 @@ func (c *recordCache) samples(list []schemas.Sample) []schemas.Sample {
 	return list
 }
 
-// atOnce is how many records of the log are asked for at a time.
-const atOnce = 8
-
-// parallel calls do for every number below n.
+// parallel calls do for every number below n, for eight at a time.
 func parallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	all, ctx := errgroup.WithContext(ctx)
-	all.SetLimit(atOnce)
+	all.SetLimit(8)
 	for i := range n {
 		all.Go(func() error { return do(ctx, i) })
 	}
@@ -129,50 +125,13 @@ func dot(a, b []float32) float64 {
 	return sum
 }
 
-// known drops the places that are -1.
+// known drops the positions that are -1.
 func known(places schemas.Int32s) []int32 {
 	return slices.DeleteFunc(slices.Clone([]int32(places)), func(p int32) bool { return p < 0 })
 }
 
-// pathInt reads a number of the path.
-func pathInt(r *http.Request, name string, most int64) (int64, error) {
-	n, err := strconv.ParseInt(r.PathValue(name), 10, 64)
-	if err != nil || n < 0 || n > most {
-		return 0, badRequest{fmt.Errorf("%s is %q, want a number from 0 to %d", name, clip(40, r.PathValue(name)), most)}
-	}
-	return n, nil
-}
-
-// formInt reads a number of the query. An absent one is the fallback.
-func formInt(r *http.Request, name string, fallback, most int64) (int64, error) {
-	text := r.FormValue(name)
-	if text == "" {
-		return fallback, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > most {
-		return 0, badRequest{fmt.Errorf("%s is %q, want a number from 0 to %d", name, clip(40, text), most)}
-	}
-	return n, nil
-}
-
-func groupID(r *http.Request) (schemas.GroupID, error) {
-	lane, err := pathInt(r, "lane", 1<<31-1)
-	if err != nil {
-		return schemas.GroupID{}, err
-	}
-	seq, err := pathInt(r, "seq", 1<<62)
-	return schemas.GroupID{Lane: int32(lane), Seq: seq}, err
-}
-
-// contextFor bounds the time of one question to the log.
-func contextFor(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), lookupTime)
-}
-
-func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
-
-// another connects to the log of a namespace on the same brokers. Readers would wait for one that has no run.
+// another connects to the log of a namespace on the same brokers. It refuses one without a run, whose topics a reader
+// would wait for.
 func another(ctx context.Context, cfg stream.Config, namespace string) (*stream.Log, error) {
 	cfg.Namespace, cfg.TraceEndpoint = namespace, ""
 	log, err := stream.Connect(ctx, cfg, stream.Options{})

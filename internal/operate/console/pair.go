@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	mostNeighbors = 10
-	mostMates     = 12
-	mostEpochs    = 20 // the latest of a pair
+	mostNeighbors  = 10
+	mostMates      = 12
+	mostEpochs     = 20 // the latest of a pair
+	mostCandidates = 8  // of an anchor; a batch may have thousands
 )
 
 type pairView struct {
@@ -26,20 +27,13 @@ type pairView struct {
 	Caption   string // the whole one, where the log has it
 	Group     *index.Group
 	Objects   []string
-	Replaced  string // the text that stood for the caption
-	Texts     []neighbor
+	Replaced  string // the text that replaced the caption
+	Texts     []found
 	SE, Mates []*index.Pair
 	Epochs    []pairEpoch
 	Journey   []stop
 	Missing   string // why something is not shown
 	High, Low float64
-}
-
-// neighbor is a pair whose text is near.
-type neighbor struct {
-	*index.Pair
-	Score  float64
-	Scored bool
 }
 
 // pairEpoch is one epoch of a pair: its mini-batch and its hardest candidates.
@@ -57,24 +51,34 @@ type candidate struct {
 	ID          schemas.PairID
 	Text        string
 	Probability float64
-	Made        string // what the trainer makes of it: positive, passed over or negative
+	Made        string // the trainer's use: positive, passed over or negative
 }
 
 func (s *Server) findPair(w http.ResponseWriter, r *http.Request) error {
-	id, err := schemas.ParsePairID(strings.ToLower(strings.TrimSpace(r.FormValue("id"))))
-	if err != nil {
-		return badRequest{err}
+	q := query{Request: r}
+	if id := q.pair(strings.ToLower(strings.TrimSpace(r.FormValue("id")))); q.err == nil {
+		http.Redirect(w, r, "/pairs/"+id.String(), http.StatusSeeOther)
 	}
-	http.Redirect(w, r, "/pairs/"+id.String(), http.StatusSeeOther)
-	return nil
+	return q.err
+}
+
+// pairAt finds the pair with an id that a request names.
+func (s *Server) pairAt(r *http.Request, id string) (*index.Pair, error) {
+	q := query{Request: r}
+	pair := q.pair(id)
+	if q.err != nil {
+		return nil, q.err
+	}
+	return s.o.Index.Pair(r.Context(), pair)
+}
+
+// missing explains why a page shows less than it could.
+func missing(err error) string {
+	return "Something is missing here, since the log did not return it: " + clip(200, err.Error())
 }
 
 func (s *Server) pairPage(w http.ResponseWriter, r *http.Request) error {
-	id, err := schemas.ParsePairID(r.PathValue("id"))
-	if err != nil {
-		return badRequest{err}
-	}
-	p, err := s.o.Index.Pair(r.Context(), id)
+	p, err := s.pairAt(r, r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -87,16 +91,14 @@ func (s *Server) pairPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	// What follows is in the log. Without Kafka, the page shows what the index has.
-	err = errors.Join(s.fromLog(r.Context(), v), s.epochs(r.Context(), v))
-	stops, late := s.journey(r.Context(), v)
-	v.Journey = stops
-	if err = errors.Join(err, late); err != nil {
+	// The rest is in the log. Without Kafka, the page shows the index's part.
+	err = errors.Join(s.fromLog(r.Context(), v), s.epochs(r.Context(), v), s.journey(r.Context(), v))
+	if err != nil {
 		if r.Context().Err() != nil {
 			return err
 		}
-		s.o.Logger.Debug("a pair is shown without what the log has of it", keyPair, id, keyErr, err)
-		v.Missing = "Something is missing here, since the log did not hand it out: " + clip(200, err.Error())
+		s.o.Logger.Debug("a pair is shown without its records", keyPair, p.ID, keyErr, err)
+		v.Missing = missing(err)
 	}
 	return s.answer(w, r, "pair.html", page{Title: clip(60, v.Caption), Path: "/groups", Data: v})
 }
@@ -157,7 +159,7 @@ func (s *Server) nearest(ctx context.Context, v *pairView, image []float32, text
 	if err != nil {
 		return err
 	}
-	v.Texts = make([]neighbor, len(pairs))
+	v.Texts = make([]found, len(pairs))
 	return parallel(ctx, len(pairs), func(ctx context.Context, i int) error {
 		v.Texts[i].Pair = pairs[i]
 		e, err := record[*schemas.Embedding](ctx, s.records, schemas.Embeddings, pairs[i].Lane, pairs[i].Offset)
@@ -208,9 +210,6 @@ func (e *pairEpoch) fill(b *schemas.ScoredBatch, pos int32, high, low float64) {
 	e.Images = candidates(b, b.T2I, b.ProbT2I, at, high, low)
 }
 
-// mostCandidates of an anchor are listed; a batch may have thousands.
-const mostCandidates = 8
-
 func candidates(b *schemas.ScoredBatch, places schemas.Int32s, probs schemas.Floats32, anchor int, high, low float64) []candidate {
 	var list []candidate
 	m := int(b.M)
@@ -224,7 +223,7 @@ func candidates(b *schemas.ScoredBatch, places schemas.Int32s, probs schemas.Flo
 	return list
 }
 
-// madeOf says what the trainer makes of a candidate (MAFA section 4.1).
+// madeOf returns the trainer's use of a candidate (MAFA section 4.1).
 func madeOf(p, high, low float64) string {
 	switch {
 	case p > high:
@@ -235,25 +234,25 @@ func madeOf(p, high, low float64) string {
 	return "passed over"
 }
 
-// stop is a place of a pair's journey: when a record with it was written.
+// stop is a stop on a pair's journey: the time at which a record with it was written.
 type stop struct {
 	What  string
 	Time  time.Time
 	After string // since the stop before
 }
 
-// location is where a record with the pair lies. input names the topic whose record it was made of, when that is a stop
-// as well.
+// location is the position of a record with the pair. input names the topic of the record that it was made from, if
+// that is a stop too.
 type location struct {
 	what   string
 	topic  schemas.Topic
 	offset int64
 	input  schemas.Topic
-	before string // what the input's stop is called
+	before string // name of the input's stop
 }
 
-// journey tells when the pair came through the stages: up to its group, and in its first and its latest epoch.
-func (s *Server) journey(ctx context.Context, v *pairView) ([]stop, error) {
+// journey finds the times at which the pair passed the stages: up to its group, and in its first and its latest epoch.
+func (s *Server) journey(ctx context.Context, v *pairView) error {
 	places := []location{{"embedded", schemas.Embeddings, v.Offset, schemas.Pairs, "published"}}
 	if v.Group != nil && v.Group.Offset >= 0 {
 		places = append(places, location{what: "its group was closed", topic: schemas.Groups, offset: v.Group.Offset})
@@ -268,14 +267,12 @@ func (s *Server) journey(ctx context.Context, v *pairView) ([]stop, error) {
 		found[i], err = s.stops(ctx, v.Lane, places[i])
 		return err
 	})
-	stops := slices.Concat(found...)
-	slices.SortStableFunc(stops, func(a, b stop) int { return a.Time.Compare(b.Time) })
-	for i := range stops {
-		if i > 0 {
-			stops[i].After = stops[i].Time.Sub(stops[i-1].Time).Round(time.Millisecond).String()
-		}
+	v.Journey = slices.Concat(found...)
+	slices.SortStableFunc(v.Journey, func(a, b stop) int { return a.Time.Compare(b.Time) })
+	for i := 1; i < len(v.Journey); i++ {
+		v.Journey[i].After = v.Journey[i].Time.Sub(v.Journey[i-1].Time).Round(time.Millisecond).String()
 	}
-	return stops, err
+	return err
 }
 
 func ofEpoch(b index.Batch) []location {
@@ -286,7 +283,7 @@ func ofEpoch(b index.Batch) []location {
 	return list
 }
 
-// stops reads the time of a record, and that of its input. An input that retention has removed is left out.
+// stops reads the time of a record, and that of its input. It leaves out an input that retention has removed.
 func (s *Server) stops(ctx context.Context, lane int, p location) ([]stop, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -302,7 +299,7 @@ func (s *Server) stops(ctx context.Context, lane int, p location) ([]stop, error
 	if err != nil {
 		return nil, fmt.Errorf("when it was %s: %w", p.before, err)
 	}
-	// The mark lies after the record's input.
+	// The mark points behind the record's input.
 	at := mark.Input(p.input).Offset - 1
 	if at < 0 {
 		return list, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/interval"
@@ -11,9 +12,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// precisionView says how much of a Con-D's connections is true, by what people and the guard say.
+// precisionView shows the share of a Con-D's connections that is true, by people's judgements and by the guard.
 type precisionView struct {
-	Check    *schemas.Check // the guard's word; nil: there is none
+	Check    *schemas.Check // the guard's verdict; nil: there is none
 	State    string         // on, off or measuring
 	Judged   int            // connections of the random samples of all groups
 	Points   []precisionPoint
@@ -29,20 +30,17 @@ type precisionPoint struct {
 	interval.Share
 }
 
-// String says the point in words.
+// String returns the point in words.
 func (p precisionPoint) String() string {
 	return fmt.Sprintf("above %g, %.0f %% are true (%.0f to %.0f %%)", p.Above, 100*p.Value, 100*p.Low, 100*p.High)
 }
 
 const (
-	// judgedForProposal is how many judgements above a threshold are wanted before it is proposed. The guard wants as
-	// many.
-	judgedForProposal = 20
-	// proposedPrecision is what the lower end of a proposed threshold's interval is above.
-	proposedPrecision = 0.8
+	judgedForProposal = 20  // least judgements above a proposed threshold; the guard wants as many
+	proposedPrecision = 0.8 // bound below the interval of a proposed threshold
 )
 
-// precisionPoints counts judgements above a threshold and every hundredth behind it, as far as there are any.
+// precisionPoints counts judgements above a threshold and above each higher hundredth, as long as there are any.
 func precisionPoints(said []index.Said, from float64) (points []precisionPoint) {
 	thresholds := []float64{from}
 	for hundredth := int(100*from+1e-9) + 1; hundredth < 100; hundredth++ {
@@ -67,13 +65,13 @@ func precisionPoints(said []index.Said, from float64) (points []precisionPoint) 
 	return points
 }
 
-// propose says which threshold the judgements speak for. The first point is that of the threshold in use.
+// propose proposes a threshold by the judgements. The first point belongs to the threshold in use.
 func propose(points []precisionPoint) string {
 	if len(points) == 0 {
-		return fmt.Sprintf("Judge %d of the random sample: then a threshold is proposed here, and the guard counts what you say.", judgedForProposal)
+		return fmt.Sprintf("Judge %d of the random sample: then a threshold is proposed here, and the guard counts your judgements.", judgedForProposal)
 	}
 	if missing := judgedForProposal - points[0].Judged; missing > 0 {
-		return fmt.Sprintf("Judge %d more of the random sample: then a threshold is proposed here, and the guard counts what you say.", missing)
+		return fmt.Sprintf("Judge %d more of the random sample: then a threshold is proposed here, and the guard counts your judgements.", missing)
 	}
 	best := points[0]
 	for i, p := range points {
@@ -94,7 +92,7 @@ func propose(points []precisionPoint) string {
 
 func capitalised(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// precisionOf reads what the guard and people say of the Con-D of a group.
+// precisionOf reads the verdicts of the guard and of people on the Con-D of a group.
 func (s *Server) precisionOf(ctx context.Context, g *index.Group) (*precisionView, error) {
 	v := &precisionView{}
 	var err error
@@ -136,37 +134,22 @@ func (s *Server) precisionOf(ctx context.Context, g *index.Group) (*precisionVie
 // Curve draws the share of true connections over the threshold, with its interval, and the guard's own interval at its
 // threshold.
 func (v *precisionView) Curve() template.HTML {
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" font-family="system-ui, sans-serif" font-size="11"><title>True connections by threshold</title>`,
-		plotWide, plotTall)
 	first := v.Points[0].Above
-	atX := func(x float64) float64 { return plotLeft + (x-first)/max(1-first, 0.01)*(plotWide-plotLeft-plotRight) }
-	atY := func(share float64) float64 { return plotTop + (1-share)*(plotTall-plotTop-plotDown) }
-	for _, share := range []float64{0, 0.25, 0.5, 0.75, 1} {
-		fmt.Fprintf(&b, `<path d="M%g %.1fH%g" stroke="#8884"/><text x="%g" y="%.1f" text-anchor="end" fill="#888">%.0f %%</text>`,
-			plotLeft, atY(share), plotWide-plotRight, plotLeft-6, atY(share)+4, 100*share)
+	p := plot{x0: first, x1: max(1, first+0.01), high: 1}
+	p.axes("True connections by threshold", []float64{0, 0.25, 0.5, 0.75, 1}, func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) })
+	var shares, band line
+	for _, point := range v.Points {
+		shares.to(&p, point.Above, point.Value)
+		band.to(&p, point.Above, point.Low)
 	}
-	for _, x := range ticks(first, 1, 5) {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle" fill="#888">%s</text>`, atX(x), plotTall-6, tick(x))
+	for _, point := range slices.Backward(v.Points) {
+		band.to(&p, point.Above, point.High)
 	}
-	var line, band strings.Builder
-	for i, p := range v.Points {
-		command := "L"
-		if i == 0 {
-			command = "M"
-		}
-		fmt.Fprintf(&line, "%s%.1f %.1f", command, atX(p.Above), atY(p.Value))
-		fmt.Fprintf(&band, "%s%.1f %.1f", command, atX(p.Above), atY(p.Low))
-	}
-	for i := len(v.Points) - 1; i >= 0; i-- {
-		fmt.Fprintf(&band, "L%.1f %.1f", atX(v.Points[i].Above), atY(v.Points[i].High))
-	}
-	fmt.Fprintf(&b, `<path d="%sZ" fill="%s" fill-opacity="0.18"/><path d="%s" fill="none" stroke="%s" stroke-width="1.8"/>`, band.String(), lineColours[0], line.String(), lineColours[0])
+	fmt.Fprintf(&p, `<path d="%sZ" fill="%s" fill-opacity="0.18"/><path d="%s" fill="none" stroke="%s" stroke-width="1.8"/>`, band.String(), lineColours[0], shares.String(), lineColours[0])
 	if v.Check != nil && v.Check.Precision != nil && !v.Check.Open {
-		p := v.Check.Precision
-		fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1f" stroke="%s" stroke-width="3"/><circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`,
-			atX(p.Above), atY(p.Low), atY(p.High), lineColours[1], atX(p.Above), atY(p.Value), lineColours[1])
+		g := v.Check.Precision
+		fmt.Fprintf(&p, `<path d="M%.1f %.1fV%.1f" stroke="%s" stroke-width="3"/><circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`,
+			p.x(g.Above), p.y(g.Low), p.y(g.High), lineColours[1], p.x(g.Above), p.y(g.Value), lineColours[1])
 	}
-	b.WriteString("</svg>")
-	return template.HTML(b.String()) //nolint:gosec // numbers alone
+	return p.html()
 }

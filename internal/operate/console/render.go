@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"path"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -54,13 +55,15 @@ var functions = template.FuncMap{
 	"rate":    rate,
 	"number":  compare.Number,
 	"whole":   func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) },
+	"svg":     curveSVG,
+	"last":    lastNumbers,
 
 	"documentation": func() string { return documentation(version.String()) },
 }
 
 var released = regexp.MustCompile(`^v\d+(\.\d+)+$`)
 
-// documentation returns the address of the documentation of a version. A build that is no release has that of main.
+// documentation returns the address of a version's documentation, or main's for a build that is no release.
 func documentation(of string) string {
 	if !released.MatchString(of) {
 		of = "main"
@@ -68,28 +71,15 @@ func documentation(of string) string {
 	return "https://pairstream.github.io/pairstream/" + of + "/console/"
 }
 
-func toInt(n any) int64 {
-	switch v := n.(type) {
-	case int:
-		return int64(v)
-	case int32:
-		return int64(v)
-	case int64:
-		return v
-	case float64:
-		return int64(math.Round(v))
-	}
-	return 0
-}
+func toInt(n any) int64 { return int64(math.Round(toFloat(n))) }
 
 func toFloat(n any) float64 {
-	switch v := n.(type) {
-	case float32:
-		return float64(v)
-	case float64:
-		return v
+	if v := reflect.ValueOf(n); v.CanInt() {
+		return float64(v.Int())
+	} else if v.CanFloat() {
+		return v.Float()
 	}
-	return float64(toInt(n))
+	return 0
 }
 
 // percent writes a share of a whole as people do: 12.3 %.
@@ -125,8 +115,8 @@ func bytesOf(n any) string {
 	return fmt.Sprintf("%.1f TB", size)
 }
 
-// visible replaces what a stranger's text has to hide or to turn text around: control and format characters. Emoji
-// keep the joiner that holds them together.
+// visible replaces control and format characters, with which a stranger's text could hide or reverse text. It keeps the
+// joiner of emoji.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

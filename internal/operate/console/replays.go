@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/base/version"
@@ -78,7 +80,7 @@ func (s *Server) manifest(name string) manifestFile {
 
 type replayView struct {
 	manifestFile
-	Settings   [][2]string
+	Settings   map[string]string
 	Namespaces []string
 	With       string
 	Comparison *comparison
@@ -97,10 +99,10 @@ func (s *Server) replayPage(w http.ResponseWriter, r *http.Request) error {
 				v.Namespaces = append(v.Namespaces, ns)
 			}
 		}
-		for k, value := range v.Manifest.Settings {
-			v.Settings = append(v.Settings, [2]string{k, display.Redacted(value)})
+		v.Settings = maps.Clone(v.Manifest.Settings)
+		for k, value := range v.Settings {
+			v.Settings[k] = display.Redacted(value)
 		}
-		slices.SortFunc(v.Settings, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
 		if v.With != "" {
 			if !slices.Contains(v.Namespaces, v.With) {
 				return badRequest{fmt.Errorf("%q is none of CONSOLE_NAMESPACES", clip(60, v.With))}
@@ -111,15 +113,14 @@ func (s *Server) replayPage(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, "replay.html", page{Title: name, Path: "/replays", Data: v})
 }
 
-// comparisons are made in the background, one at a time, and kept.
+// comparisons runs comparisons in the background, one at a time, and keeps their results.
 type comparisons struct {
 	one  sync.Mutex // held by the comparison at work
 	mu   sync.Mutex
-	kept map[string]*comparison
-	keys []string
+	kept *simplelru.LRU[string, *comparison]
 }
 
-// comparison is how two runs compare so far.
+// comparison holds the results so far.
 type comparison struct {
 	Results  []replay.Result
 	Topics   int
@@ -129,25 +130,18 @@ type comparison struct {
 	Expected int
 }
 
-// get returns the comparison as it is now, and starts it if it is new.
+// get returns the results so far. It starts a new comparison.
 func (c *comparisons) get(s *Server, f manifestFile, with string) *comparison {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := fmt.Sprintf("%s|%s|%d", f.Name, with, f.Time.UnixNano())
-	if c.kept == nil {
-		c.kept = make(map[string]*comparison)
-	}
-	if x := c.kept[key]; x != nil {
+	if x, ok := c.kept.Get(key); ok {
 		again := *x
 		again.Results = slices.Clone(x.Results)
 		return &again
 	}
 	x := &comparison{Expected: len(f.Manifest.Topics) * f.Manifest.Lanes}
-	c.kept[key] = x
-	if c.keys = append(c.keys, key); len(c.keys) > keptComparisons {
-		delete(c.kept, c.keys[0])
-		c.keys = c.keys[1:]
-	}
+	c.kept.Add(key, x)
 	go c.compare(s, f.Manifest, with, x)
 	return &comparison{Expected: x.Expected}
 }
@@ -191,7 +185,7 @@ func between(ctx context.Context, cfg stream.Config, m *replay.Manifest, with st
 type compareView struct {
 	Runs   []string
 	Tables []compare.Table
-	Curves []curve
+	Curves []compare.Overlay
 	Query  template.URL // of this page, which names the runs
 }
 
@@ -209,7 +203,7 @@ func WriteComparison(w io.Writer, c *compare.Comparison, made time.Time) error {
 		Made    time.Time
 		Version string
 		Legend  []legend
-	}{compareView{Runs: c.Runs, Tables: c.Tables, Curves: overlaid(c.Curves)}, made, version.String(), nil}
+	}{compareView{Runs: c.Runs, Tables: c.Tables, Curves: c.Curves}, made, version.String(), nil}
 	for i, run := range c.Runs {
 		v.Legend = append(v.Legend, legend{run, lineColours[i%len(lineColours)]})
 	}
@@ -245,7 +239,7 @@ func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	query := url.Values{"run": r.URL.Query()["run"]}.Encode()
-	v := compareView{c.Runs, c.Tables, overlaid(c.Curves), template.URL(query)} //nolint:gosec // encoded here
+	v := compareView{c.Runs, c.Tables, c.Curves, template.URL(query)} //nolint:gosec // encoded here
 	return s.answer(w, r, "compare.html", page{Title: "Runs side by side", Path: "/replays", Data: v})
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -20,15 +21,15 @@ import (
 // reportPictures is how many connections, and how many examples, a report shows.
 const reportPictures = 12
 
-// report is what the file shows.
+// report is the data of the page.
 type report struct {
 	Namespace   string
 	Version     string
 	Made        time.Time
 	Facts       [][2]string
-	Curves      []curve
+	Curves      []compare.Overlay
 	Models      models
-	Strategies  []strategyShare
+	Strategies  []index.Epoch // sums over all epochs
 	Connections []reportConnection
 	Judged      string
 	Examples    []reportExample
@@ -36,23 +37,17 @@ type report struct {
 	High        float64
 }
 
-// models compares what runs have taught: a column for each measure that any of them has.
+// models compares the models of runs: a column for each measure that any of them has.
 type models struct {
 	Measures []string
 	Rows     []taught
 }
 
-// taught is a model by its last evaluation.
+// taught is a model, by its last evaluation.
 type taught struct {
 	Name   string
 	Own    bool // of the run that the report is about
 	Values []string
-}
-
-// strategyShare sums up what Con-D found in the mini-batches of one strategy.
-type strategyShare struct {
-	Strategy string
-	index.Epoch
 }
 
 type reportConnection struct {
@@ -69,21 +64,20 @@ type reportExample struct {
 	SE      []template.URL
 }
 
-// Report writes everything worth keeping of a run into one page, which needs no other file and runs no script. The
-// index has been filled.
+// Report writes a summary of a run into one page, which needs no other file and runs no script. The index must be
+// filled.
 func Report(ctx context.Context, w io.Writer, o Options) error {
-	pages, err := parsePages()
+	s, err := newServer(o)
 	if err != nil {
 		return err
 	}
-	s := &Server{o: o, pages: pages, thumbs: newThumbs(o.Images, o.Index.Forgotten), records: newRecordCache(o.Log, o.Index.Forgotten)}
 	r := &report{Namespace: o.Log.Config().Namespace, Version: version.String(), Made: time.Now(), High: o.High}
 	for _, part := range []func(context.Context, *report) error{s.reportFacts, s.reportTraining, s.reportConnections, s.reportExamples} {
 		if err := part(ctx, r); err != nil {
 			return fmt.Errorf("making the report: %w", err)
 		}
 	}
-	return pages["report.html"].ExecuteTemplate(w, "report", r)
+	return s.pages["report.html"].ExecuteTemplate(w, "report", r)
 }
 
 func (s *Server) reportFacts(ctx context.Context, r *report) error {
@@ -121,14 +115,14 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 	var rates []float64
 	var first, last time.Time
 	for _, x := range lastEvaluations(runs[0].reports) {
-		switch x.Kind {
-		case schemas.ProgressStep:
-			if first.IsZero() {
-				first = x.Time
-			}
-			last = x.Time
-			rates = append(rates, x.Values["pairs_per_second"])
+		if x.Kind != schemas.ProgressStep {
+			continue
 		}
+		if first.IsZero() {
+			first = x.Time
+		}
+		last = x.Time
+		rates = append(rates, x.Values["pairs_per_second"])
 	}
 	if len(rates) > 0 {
 		slices.Sort(rates)
@@ -137,10 +131,10 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 	r.Models = s.compareModels(runs)
 	epochs, err := s.o.Index.Epochs(ctx, 0)
 	for _, e := range epochs {
-		at := slices.IndexFunc(r.Strategies, func(x strategyShare) bool { return x.Strategy == e.Strategy })
+		at := slices.IndexFunc(r.Strategies, func(x index.Epoch) bool { return x.Strategy == e.Strategy })
 		if at < 0 {
-			r.Strategies = append(r.Strategies, strategyShare{Strategy: e.Strategy})
-			at = len(r.Strategies) - 1
+			at = len(r.Strategies)
+			r.Strategies = append(r.Strategies, index.Epoch{Strategy: e.Strategy})
 		}
 		sum := &r.Strategies[at]
 		sum.Batches += e.Batches
@@ -151,8 +145,8 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 	return err
 }
 
-// compareModels puts the model that all runs began with before what the other runs have made of it, and this run's
-// last. There is nothing to compare before two evaluations.
+// compareModels lists the model that all runs began with, then the models of the other runs, and this run's last. It
+// returns nothing before this run's second evaluation.
 func (s *Server) compareModels(runs []run) (m models) {
 	evaluations := func(x run) (list []index.Report) {
 		for _, e := range lastEvaluations(x.reports) {
@@ -190,19 +184,16 @@ func (s *Server) compareModels(runs []run) (m models) {
 	return m
 }
 
-// titleOf returns how a report names a run.
+// titleOf returns the name of a run in a report.
 func (s *Server) titleOf(run string) string {
 	namespace := run
 	if run == runName(s.o.Log.Config().Namespace) {
 		namespace = s.o.Log.Config().Namespace
 	}
-	if title := s.o.Titles[namespace]; title != "" {
-		return title
-	}
-	return run
+	return cmp.Or(s.o.Titles[namespace], run)
 }
 
-// picture returns the thumbnail of a pair's image, inside the page. An image that cannot be had is left out.
+// picture returns the thumbnail of a pair's image as a URL of data, or "" for an image that cannot be read.
 func (s *Server) picture(ctx context.Context, p *index.Pair, side int) template.URL {
 	b, err := s.thumbs.get(ctx, p.Image, p.ImageID, side)
 	if err != nil {

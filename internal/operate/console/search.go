@@ -20,7 +20,7 @@ const (
 	mostAnswer = 1 << 20 // bytes of an answer of live search
 )
 
-// Embedder makes unit vectors with the encoder's model. It is there where the console runs beside the encoder.
+// Embedder makes unit vectors with the encoder's model, where the console runs beside the encoder.
 type Embedder interface {
 	EmbedText(ctx context.Context, caption string) ([]float32, error)
 	EmbedImage(ctx context.Context, encoded []byte) ([]float32, error)
@@ -42,6 +42,7 @@ type results struct {
 	Items []found
 }
 
+// found is a pair that was looked for by likeness.
 type found struct {
 	*index.Pair
 	Score  float64
@@ -61,11 +62,8 @@ func (s *Server) searchPage(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if near := r.FormValue("near"); near != "" {
-		id, err := schemas.ParsePairID(near)
-		if err != nil {
-			return badRequest{err}
-		}
-		if v.Near, err = s.o.Index.Pair(r.Context(), id); err != nil {
+		var err error
+		if v.Near, err = s.pairAt(r, near); err != nil {
 			return err
 		}
 		s.near(r.Context(), &v)
@@ -105,7 +103,7 @@ func (s *Server) near(ctx context.Context, v *searchView) {
 		Texts  []liveNeighbor `json:"texts"`
 		Images []liveNeighbor `json:"images"`
 	}
-	err := s.askLive(ctx, http.MethodGet, "/neighbors?k=24&pair="+v.Near.ID.String(), nil, &answer)
+	err := s.askLive(ctx, http.MethodGet, &url.URL{Path: "/neighbors", RawQuery: "k=24&pair=" + v.Near.ID.String()}, nil, &answer)
 	if err == nil {
 		err = s.show(ctx, v, "Images nearest to its image", answer.Images)
 	}
@@ -126,7 +124,7 @@ func (s *Server) byVector(ctx context.Context, v *searchView, vector []float32) 
 		var answer struct {
 			Neighbors []liveNeighbor `json:"neighbors"`
 		}
-		if err := s.askLive(ctx, http.MethodPost, "/search", body, &answer); err != nil {
+		if err := s.askLive(ctx, http.MethodPost, &url.URL{Path: "/search"}, body, &answer); err != nil {
 			return err
 		}
 		if err := s.show(ctx, v, way.title, answer.Neighbors); err != nil {
@@ -161,22 +159,18 @@ func (s *Server) show(ctx context.Context, v *searchView, title string, list []l
 	return nil
 }
 
-// liveClient follows no redirect: the token is for live search alone.
+// liveClient follows no redirect, since the token is for live search alone.
 var liveClient = &http.Client{
 	Timeout:       8 * time.Second,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-func (s *Server) askLive(ctx context.Context, method, path string, body []byte, into any) error {
+func (s *Server) askLive(ctx context.Context, method string, to *url.URL, body []byte, into any) error {
 	base, err := url.Parse(s.o.Settings.LiveURL)
 	if err != nil {
 		return err
 	}
-	to, err := base.Parse(path)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, base.ResolveReference(to).String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -198,8 +192,7 @@ func (s *Server) askLive(ctx context.Context, method, path string, body []byte, 
 	return json.Unmarshal(raw, into)
 }
 
-// uploadsAtOnce is the number of images that are read and embedded at a time. Others wait, with nothing of theirs in
-// memory.
+// uploadsAtOnce images are read and embedded at a time. The others wait, and take no memory.
 const uploadsAtOnce = 2
 
 // searchImage looks for pairs like an uploaded image.

@@ -43,7 +43,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !s.expectedHost(r) {
-			http.Error(w, "The console listens on this machine only, and was asked for under another name: open http://"+s.o.Settings.Addr, http.StatusMisdirectedRequest)
+			http.Error(w, "The console listens on this machine only, and was addressed by another name: open http://"+s.o.Settings.Addr, http.StatusMisdirectedRequest)
 			return
 		}
 		if r.URL.Path != "/login" && !strings.HasPrefix(r.URL.Path, "/static/") && r.URL.Path != "/healthz" && !s.allowed(r) {
@@ -54,11 +54,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// expectedHost refuses names that lead to loopback by way of somebody else's DNS.
+// expectedHost refuses names that a foreign DNS resolves to loopback.
 func (s *Server) expectedHost(r *http.Request) bool {
 	addr, _, err := net.SplitHostPort(s.o.Settings.Addr)
 	if err != nil || !service.IsLoopback(addr) || s.o.Settings.UserHeader != "" || s.o.Settings.Token != "" {
-		return true // a token, or a proxy, is asked for
+		return true // a token or a proxy is required
 	}
 	return service.AsksLoopback(r)
 }
@@ -82,14 +82,14 @@ func (s *Server) limited(next http.Handler) http.Handler {
 
 const cookie = "pairstream_console"
 
-// session is what the cookie holds: it proves that the browser once knew the token, and does not tell it.
+// session returns the cookie's value. It proves that the browser once knew the token, and does not reveal it.
 func (s *Server) session() string {
 	mac := hmac.New(sha256.New, []byte(s.o.Settings.Token))
 	mac.Write([]byte("pairstream console"))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// allowed tells whether the request may see anything.
+// allowed reports whether the request is authenticated.
 func (s *Server) allowed(r *http.Request) bool {
 	if s.o.Settings.UserHeader != "" && r.Header.Get(s.o.Settings.UserHeader) != "" {
 		return true
@@ -104,7 +104,7 @@ func (s *Server) allowed(r *http.Request) bool {
 	return err == nil && same(c.Value, s.session())
 }
 
-// same compares in a time that does not depend on where two texts differ.
+// same compares two texts in a time that does not depend on the place of their difference.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
@@ -113,7 +113,7 @@ func same(a, b string) bool {
 func (s *Server) askToken(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	if s.o.Settings.Token == "" {
-		http.Error(w, "The console wants to be reached through the proxy that sets "+s.o.Settings.UserHeader+" (CONSOLE_USER_HEADER).", http.StatusUnauthorized)
+		http.Error(w, "Open the console through the proxy that sets "+s.o.Settings.UserHeader+" (CONSOLE_USER_HEADER).", http.StatusUnauthorized)
 		return
 	}
 	s.render(w, r, http.StatusUnauthorized, "login.html", page{Title: "Token", Data: login{Next: r.URL.RequestURI()}})
@@ -142,7 +142,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Settings say where the console listens, whom it lets in and what it keeps.
+// Settings choose the console's address, its authentication and its files.
 type Settings struct {
 	Addr       string         `env:"CONSOLE_ADDR" envDefault:"127.0.0.1:8090" desc:"address of the console; other than loopback, it needs CONSOLE_TOKEN or CONSOLE_USER_HEADER; off: none"`
 	Token      display.Secret `env:"CONSOLE_TOKEN" desc:"token that the console asks for, in its form or as Authorization: Bearer; never printed; empty: none, on a loopback address only"`
@@ -154,7 +154,7 @@ type Settings struct {
 	LiveURL    string         `env:"CONSOLE_LIVE_URL" desc:"address of live search, such as http://127.0.0.1:8080; LIVE_TOKEN goes with it; empty: the page Search finds captions by their words"`
 }
 
-// Off reports whether there is to be no console.
+// Off reports whether the console is switched off.
 func (s Settings) Off() bool { return s.Addr == "off" }
 
 // Validate returns every invalid setting, joined.

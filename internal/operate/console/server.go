@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/pairstream/pairstream/internal/base/display"
@@ -27,7 +28,7 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// Options say what the console shows.
+// Options are the console's sources.
 type Options struct {
 	Settings  Settings
 	Log       *stream.Log
@@ -37,11 +38,11 @@ type Options struct {
 	High, Low float64       // above High: a connection; below Low: a negative
 	LiveToken display.Secret
 	Logger    *slog.Logger
-	// Busy returns for how long the device has worked for each stage. It is nil when the stages run elsewhere.
+	// Busy returns the device's time at work for each stage. It is nil when the stages run elsewhere.
 	Busy func() map[string]time.Duration
-	// Limits are what clients may take; none: those of every server, and a minute for an upload.
+	// Limits bound clients; none: those of every server, and a minute for an upload.
 	Limits service.HTTPLimits
-	// Titles name runs in a report, by their namespaces; a run that has none goes by its namespace.
+	// Titles name runs in a report, by their namespaces. A run without a title has its namespace's name.
 	Titles map[string]string
 	// Embedder is nil where the console has no model.
 	Embedder Embedder
@@ -64,7 +65,7 @@ type Server struct {
 	listener net.Listener
 }
 
-// Listen takes the address, so that a port in use is an error at the start.
+// Listen binds the address, so that a port in use is an error at the start.
 func Listen(s Settings) (net.Listener, error) {
 	listener, err := service.ListenHTTP(s.Addr, service.DefaultHTTPLimits)
 	if err != nil {
@@ -75,17 +76,29 @@ func Listen(s Settings) (net.Listener, error) {
 
 // New makes the console on a listener.
 func New(o Options, listener net.Listener) (*Server, error) {
-	pages, err := parsePages()
+	s, err := newServer(o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, pages: pages, thumbs: newThumbs(o.Images, o.Index.Forgotten), records: newRecordCache(o.Log, o.Index.Forgotten), listener: listener, uploads: semaphore.NewWeighted(uploadsAtOnce)}
-	s.flow = newFlow(s)
+	s.listener, s.flow = listener, newFlow(s)
 	s.handler = s.guard(s.routes())
 	return s, nil
 }
 
-// Address returns where to point a browser: the URL of a listener.
+func newServer(o Options) (*Server, error) {
+	pages, err := parsePages()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		o: o, pages: pages, thumbs: newThumbs(o.Images, o.Index.Forgotten), records: newRecordCache(o.Log, o.Index.Forgotten),
+		others: others{kept: make(map[string]otherRun)}, uploads: semaphore.NewWeighted(uploadsAtOnce),
+	}
+	s.comparisons.kept, _ = simplelru.NewLRU[string, *comparison](keptComparisons, nil) // refuses only sizes below 1
+	return s, nil
+}
+
+// Address returns the URL of a listener, for a browser.
 func Address(l net.Listener) string {
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
@@ -109,7 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return interrupt.Failure(all.Wait())
 }
 
-// handler is a page. An error becomes a page that says so.
+// handler serves a page. Its error becomes an error page.
 type handler func(http.ResponseWriter, *http.Request) error
 
 func (s *Server) routes() http.Handler {
@@ -152,22 +165,22 @@ func (s *Server) logInPage(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, "login.html", page{Title: "Token", Data: login{Next: "/"}})
 }
 
-// badRequest is the error of what a user asked for in a wrong way.
+// badRequest is an error in the user's request.
 type badRequest struct{ error }
 
 // failed answers with the page of an error.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
-	var bad badRequest
+	_, bad := errors.AsType[badRequest](err)
 	switch {
-	case errors.As(err, &bad):
+	case bad:
 		s.fail(w, r, http.StatusBadRequest, err.Error())
 	case errors.Is(err, index.ErrNotFound):
 		s.fail(w, r, http.StatusNotFound, "It is not here. The console has not read it yet, or newer pairs took its place in the index.")
 	case errors.Is(err, stream.ErrGap):
 		s.fail(w, r, http.StatusGone, "The log no longer has this record: retention has removed it.")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errUnanswered):
-		s.fail(w, r, http.StatusServiceUnavailable, "Kafka does not answer in time. The console goes on by itself when it does.")
-	case r.Context().Err() != nil: // nobody waits for the answer
+		s.fail(w, r, http.StatusServiceUnavailable, "Kafka does not answer in time. The console continues by itself when it does.")
+	case r.Context().Err() != nil: // the browser no longer waits
 	default:
 		s.o.Logger.Error("a page of the console failed", keyPath, r.URL.Path, keyErr, err)
 		s.fail(w, r, http.StatusInternalServerError, "This page failed: "+display.Redacted(err.Error()))
@@ -178,17 +191,17 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, status int, text s
 	s.render(w, r, status, "error.html", page{Title: http.StatusText(status), Data: text})
 }
 
-// page is what every template gets.
+// page is the data of every template.
 type page struct {
 	Title  string
-	Path   string // of the menu's entry that is current
+	Path   string // of the menu's current entry
 	Data   any
-	Notice string // of what is wrong with the data
+	Notice string // a fault of the data
 	Login  bool
 	Name   string // of the namespace
 }
 
-// answer is render for a page without a fault.
+// answer renders a page without a fault.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, name string, p page) error {
 	s.render(w, r, http.StatusOK, name, p)
 	return nil

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"image"
@@ -81,7 +82,7 @@ func (t *thumbs) get(ctx context.Context, ref schemas.ImageRef, id schemas.Image
 	return b, nil
 }
 
-// keep keeps a thumbnail, and gives up those that were asked for longest ago when all take too much.
+// keep keeps a thumbnail, and drops those that were requested longest ago when all take too much.
 func (t *thumbs) keep(key thumbKey, b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,29 +112,26 @@ func thumbnail(im *imaging.Image, side int) ([]byte, error) {
 // thumb serves the thumbnail of a pair's image. The page asks by the id of the pair, so only references of the log are
 // ever read.
 func (s *Server) thumb(w http.ResponseWriter, r *http.Request) error {
-	id, err := schemas.ParsePairID(r.PathValue("id"))
-	if err != nil {
-		return badRequest{err}
+	p, err := s.pairAt(r, r.PathValue("id"))
+	if _, bad := errors.AsType[badRequest](err); bad {
+		return err
 	}
-	p, err := s.o.Index.Pair(r.Context(), id)
-	if err != nil {
-		return noImage(w, r, err)
+	var b []byte
+	if err == nil {
+		b, err = s.thumbs.get(r.Context(), p.Image, p.ImageID, sideOf(r))
 	}
-	b, err := s.thumbs.get(r.Context(), p.Image, p.ImageID, sideOf(r))
-	if err != nil {
-		return noImage(w, r, err)
-	}
-	return sendThumb(w, b)
+	return sendThumb(w, r, b, err)
 }
 
 func sideOf(r *http.Request) int {
-	if side, ok := thumbSides[r.FormValue("s")]; ok {
-		return side
-	}
-	return thumbSides["m"]
+	return cmp.Or(thumbSides[r.FormValue("s")], thumbSides["m"])
 }
 
-func sendThumb(w http.ResponseWriter, b []byte) error {
+// sendThumb serves a thumbnail, or a drawing when there is none.
+func sendThumb(w http.ResponseWriter, r *http.Request, b []byte, err error) error {
+	if err != nil {
+		return noImage(w, r, err)
+	}
 	w.Header().Set("Content-Type", "image/jpeg")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.Header().Set("Cache-Control", "private, max-age=86400")
@@ -141,7 +139,7 @@ func sendThumb(w http.ResponseWriter, b []byte) error {
 	return nil
 }
 
-// noImage serves a drawing that stands for an image that cannot be had. Its text is the console's own.
+// noImage serves a drawing in the place of an image that cannot be read. Its text is the console's own.
 func noImage(w http.ResponseWriter, r *http.Request, err error) error {
 	if r.Context().Err() != nil {
 		return r.Context().Err()

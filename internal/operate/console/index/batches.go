@@ -1,9 +1,8 @@
 package index
 
 import (
+	"database/sql"
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -15,45 +14,25 @@ type placeKey struct{ group, epoch, chunk int64 }
 
 type placed struct{ slot, batch int32 }
 
-func (w *writer) scored(rec stream.Record, b *schemas.ScoredBatch) error {
-	n, _, err := w.group(b.Group)
-	if err != nil {
-		return err
-	}
+func (w *writer) scored(rec stream.Record, b *schemas.ScoredBatch) {
+	n, _ := w.group(b.Group)
 	var c counts
 	c.of(b, w.x.o)
-	if err := w.exec(`INSERT OR REPLACE INTO batch (grp, epoch, seq, at, features, strategy, samples, candidates, connections, ambiguous, replaced, ruled)
-		VALUES (?,?,?,?,-1,?,?,?,?,?,?,?)`, n, b.Epoch, b.Sequence, rec.Offset, b.Strategy, len(b.Samples), c.candidates, c.connections, c.ambiguous, c.replaced, b.RuledOut); err != nil {
-		return err
-	}
-	if w.places == nil {
-		w.places = make(map[placeKey][]placed)
-	}
+	w.exec(`INSERT OR REPLACE INTO batch (grp, epoch, seq, at, features, strategy, samples, candidates, connections, ambiguous, replaced, ruled)
+		VALUES (?,?,?,?,-1,?,?,?,?,?,?,?)`, n, b.Epoch, b.Sequence, rec.Offset, b.Strategy, len(b.Samples), c.candidates, c.connections, c.ambiguous, c.replaced, b.RuledOut)
 	for _, s := range b.Samples {
 		key := placeKey{n, int64(b.Epoch), int64(s.Position / schemas.ChunkMembers)}
 		w.places[key] = append(w.places[key], placed{s.Position % schemas.ChunkMembers, b.Sequence})
 	}
 	if b.Check != nil {
-		if err := w.checked(n, b); err != nil {
-			return err
-		}
+		check := *b.Check     // the group's latest
+		check.Confirmed = nil // these are kept as connections
+		w.exec("UPDATE grp SET checked = ? WHERE n = ?", string(w.json(check)), n)
 	}
-	return w.connections(n, b)
+	w.connections(n, b)
 }
 
-// checked keeps what the guard says of a group's connections, the latest of it. What it confirms is kept as
-// connections.
-func (w *writer) checked(group int64, b *schemas.ScoredBatch) error {
-	check := *b.Check
-	check.Confirmed = nil
-	raw, err := json.Marshal(check)
-	if err != nil {
-		return err
-	}
-	return w.exec("UPDATE grp SET checked = ? WHERE n = ?", string(raw), group)
-}
-
-// HighOf returns the threshold of a batch's connections. Records of earlier discriminators do not say it.
+// HighOf returns the threshold of a batch's connections: own, for records of earlier discriminators, which lack it.
 func HighOf(b *schemas.ScoredBatch, own float64) float64 {
 	switch {
 	case b.High > 0:
@@ -64,28 +43,23 @@ func HighOf(b *schemas.ScoredBatch, own float64) float64 {
 	return own
 }
 
-// finish writes what was collected during the transaction.
-func (w *writer) finish() error {
+// finish writes the places that the transaction has collected.
+func (w *writer) finish() {
 	for key, list := range w.places {
 		var raw []byte
 		args := []any{key.group, key.epoch, key.chunk}
-		if _, err := w.one([]any{&raw}, "SELECT batches FROM place WHERE grp = ? AND epoch = ? AND chunk = ?", args...); err != nil {
-			return err
-		}
+		w.one([]any{&raw}, "SELECT batches FROM place WHERE grp = ? AND epoch = ? AND chunk = ?", args...)
 		for _, p := range list {
 			if end := 4 * (int(p.slot) + 1); len(raw) < end {
 				raw = append(raw, make([]byte, end-len(raw))...)
 			}
 			binary.LittleEndian.PutUint32(raw[4*p.slot:], uint32(p.batch)+1) // 0: not known
 		}
-		if err := w.exec("INSERT OR REPLACE INTO place (grp, epoch, chunk, batches) VALUES (?,?,?,?)", append(args, raw)...); err != nil {
-			return err
-		}
+		w.exec("INSERT OR REPLACE INTO place (grp, epoch, chunk, batches) VALUES (?,?,?,?)", append(args, raw)...)
 	}
-	return nil
 }
 
-// counts says what Con-D made of the candidates of a batch.
+// counts counts Con-D's verdicts on the candidates of a batch.
 type counts struct{ candidates, connections, ambiguous, replaced int }
 
 func (c *counts) of(b *schemas.ScoredBatch, o Options) {
@@ -114,15 +88,12 @@ func (c *counts) of(b *schemas.ScoredBatch, o Options) {
 	}
 }
 
-func (w *writer) features(rec stream.Record, f *schemas.FeatureBlock) error {
-	n, _, err := w.group(f.Group)
-	if err != nil {
-		return err
-	}
-	return w.exec("UPDATE batch SET features = ? WHERE grp = ? AND epoch = ? AND seq = ?", rec.Offset, n, f.Epoch, f.Sequence)
+func (w *writer) features(rec stream.Record, f *schemas.FeatureBlock) {
+	n, _ := w.group(f.Group)
+	w.exec("UPDATE batch SET features = ? WHERE grp = ? AND epoch = ? AND seq = ?", rec.Offset, n, f.Epoch, f.Sequence)
 }
 
-// The kinds of connections that are kept of a group.
+// The index keeps these kinds of connections of a group.
 const (
 	KindRandom = iota // a random sample of all: it estimates how many are right
 	KindMost          // the most certain ones
@@ -130,68 +101,55 @@ const (
 	kinds
 )
 
-// keptConnections is how many of each kind a group keeps.
+// keptConnections of each kind are kept of a group.
 const keptConnections = 300
 
-// shortlist holds the ranks of the connections that a group keeps, ascending. It is a copy of what the table has.
+// shortlist holds the ranks of the connections that a group keeps, ascending, as a copy of the table's.
 type shortlist [kinds][]int64
 
-func (w *writer) shortlist(group int64) (*shortlist, error) {
+func (w *writer) shortlist(group int64) *shortlist {
 	if s := w.x.bounds[group]; s != nil {
-		return s, nil
+		return s
 	}
 	s := new(shortlist)
-	rows, err := w.tx.QueryContext(w.ctx, "SELECT kind, rank FROM connection WHERE grp = ? ORDER BY kind, rank", group)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var kind int
-		var rank int64
-		if err := rows.Scan(&kind, &rank); err != nil {
-			return nil, err
-		}
-		s[kind] = append(s[kind], rank)
+	if w.err == nil {
+		w.err = each(w.ctx, w.tx, func(rows *sql.Rows) error {
+			var kind int
+			var rank int64
+			err := rows.Scan(&kind, &rank)
+			s[kind] = append(s[kind], rank)
+			return err
+		}, "SELECT kind, rank FROM connection WHERE grp = ? ORDER BY kind, rank", group)
 	}
 	if len(w.x.bounds) > 1000 {
 		clear(w.x.bounds)
 	}
 	w.x.bounds[group] = s
-	return s, rows.Err()
+	return s
 }
 
-// connections keeps, of what Con-D calls a match, a random sample and both ends. A lower rank is kept longer.
-func (w *writer) connections(group int64, b *schemas.ScoredBatch) error {
-	s, err := w.shortlist(group)
-	if err != nil {
-		return err
-	}
-	high := HighOf(b, w.x.o.High)
-	keep := func(image, text int32, p float32) error {
-		if image < 0 || text < 0 || p <= float32(high) || b.Samples[text].Replaced { // Con-D has judged obj(v), not the caption
-			return nil
+// connections keeps a random sample of the texts that Con-D calls a match, and both ends. A lower rank is kept longer.
+func (w *writer) connections(group int64, b *schemas.ScoredBatch) {
+	s, high := w.shortlist(group), HighOf(b, w.x.o.High)
+	keep := func(image, text int32, p float32) {
+		if image >= 0 && text >= 0 && p > float32(high) && !b.Samples[text].Replaced { // Con-D judges obj(v), not the caption
+			w.connection(s, group, b, &b.Samples[image], &b.Samples[text], p)
 		}
-		return w.connection(s, group, b, &b.Samples[image], &b.Samples[text], p)
 	}
 	for k := range b.I2T {
 		anchor := int32(k / int(b.M))
-		if err := errors.Join(keep(anchor, b.I2T[k], b.ProbI2T[k]), keep(b.T2I[k], anchor, b.ProbT2I[k])); err != nil {
-			return err
-		}
+		keep(anchor, b.I2T[k], b.ProbI2T[k])
+		keep(b.T2I[k], anchor, b.ProbT2I[k])
 	}
 	if b.Check == nil || b.Check.Confirmed == nil {
-		return nil
+		return
 	}
 	for i, image := range b.Check.Confirmed.Image {
-		if err := keep(image, b.Check.Confirmed.Text[i], b.Check.Confirmed.Probability[i]); err != nil {
-			return err
-		}
+		keep(image, b.Check.Confirmed.Text[i], b.Check.Confirmed.Probability[i])
 	}
-	return nil
 }
 
-func (w *writer) connection(s *shortlist, group int64, b *schemas.ScoredBatch, image, text *schemas.Sample, p float32) error {
+func (w *writer) connection(s *shortlist, group int64, b *schemas.ScoredBatch, image, text *schemas.Sample, p float32) {
 	certain := int64(float64(p) * (1 << 40))
 	// The ids are hashes, so the order of a hash of both is a random order, and the same in every index.
 	mixed := schemas.NewPairID(schemas.ImageID(image.ID), string(text.ID[:]))
@@ -202,28 +160,19 @@ func (w *writer) connection(s *shortlist, group int64, b *schemas.ScoredBatch, i
 			continue
 		}
 		var before int64
-		again, err := w.one([]any{&before}, "SELECT rank FROM connection WHERE grp = ? AND kind = ? AND image = ? AND text = ?", group, kind, image.Position, text.Position)
-		if err != nil {
-			return err
-		}
-		if again { // of an earlier epoch, or the other direction
+		known := w.one([]any{&before}, "SELECT rank FROM connection WHERE grp = ? AND kind = ? AND image = ? AND text = ?", group, kind, image.Position, text.Position)
+		if known || w.err != nil { // of an earlier epoch, or the other direction
 			continue
 		}
-		if err := w.exec("INSERT INTO connection (grp, kind, image, text, rank, prob, epoch, batch, model) VALUES (?,?,?,?,?,?,?,?,?)",
-			group, kind, image.Position, text.Position, rank, p, b.Epoch, b.Sequence, b.Model); err != nil {
-			return err
-		}
+		w.exec("INSERT INTO connection (grp, kind, image, text, rank, prob, epoch, batch, model) VALUES (?,?,?,?,?,?,?,?,?)",
+			group, kind, image.Position, text.Position, rank, p, b.Epoch, b.Sequence, b.Model)
 		at, _ := slices.BinarySearch(kept, rank)
 		kept = slices.Insert(kept, at, rank)
 		if len(kept) > keptConnections {
-			worst := kept[keptConnections]
-			if err := w.exec(`DELETE FROM connection WHERE (grp, kind, image, text) =
-				(SELECT grp, kind, image, text FROM connection WHERE grp = ? AND kind = ? AND rank = ? LIMIT 1)`, group, kind, worst); err != nil {
-				return err
-			}
+			w.exec(`DELETE FROM connection WHERE (grp, kind, image, text) =
+				(SELECT grp, kind, image, text FROM connection WHERE grp = ? AND kind = ? AND rank = ? LIMIT 1)`, group, kind, kept[keptConnections])
 			kept = kept[:keptConnections]
 		}
 		s[kind] = kept
 	}
-	return nil
 }

@@ -20,21 +20,21 @@ const (
 	chunkBytes = 16 << 20
 )
 
-// laneTopics are read in this order. Their ends are asked for in the reverse order, so that what a record refers to was
-// read before it.
+// laneTopics are read in this order. Their ends are asked for in the reverse order, so that a record is read after the
+// records that it refers to.
 var laneTopics = []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schemas.Groups, schemas.Scored, schemas.Features}
 
 // runTopics have no lanes.
 var runTopics = []schemas.Topic{schemas.DeadLetters, schemas.ProgressLog, schemas.Judgements}
 
-// Run follows the log until ctx ends. A fault is logged and tried again, since the pages live without new records.
+// Run follows the log until ctx ends. It logs a fault and tries again, since the pages can do without new records.
 func (x *Index) Run(ctx context.Context, logger *slog.Logger) error {
 	all, ctx := errgroup.WithContext(ctx)
 	follow := func(what string, lane int, topics []schemas.Topic) {
 		all.Go(func() error {
 			for {
 				if err := x.pass(ctx, lane, topics); err != nil && ctx.Err() == nil {
-					logger.Warn("the console's index stands still and tries again", keyOf, what, keyErr, err)
+					logger.Warn("the console's index cannot read the log and tries again", keyOf, what, keyErr, err)
 				}
 				select {
 				case <-ctx.Done():
@@ -51,7 +51,7 @@ func (x *Index) Run(ctx context.Context, logger *slog.Logger) error {
 	return all.Wait()
 }
 
-// Fill reads everything that the log holds now, once.
+// Fill reads the log once, up to its present end.
 func (x *Index) Fill(ctx context.Context) error {
 	if err := x.pass(ctx, 0, runTopics); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (x *Index) Fill(ctx context.Context) error {
 	return nil
 }
 
-// pass reads what is new in some topics of a lane.
+// pass reads the new records of some topics of a lane.
 func (x *Index) pass(ctx context.Context, lane int, topics []schemas.Topic) error {
 	if err := x.gone.Refresh(ctx); err != nil {
 		return err
@@ -95,11 +95,14 @@ func (x *Index) read(ctx context.Context, topic schemas.Topic, lane int, b kafka
 	case at.Offset == b.End:
 		return nil
 	}
-	if same, err := x.sameLog(ctx, topic, lane); err != nil || !same {
-		return errors.Join(err, x.rebuildUnless(ctx, same || err != nil))
-	}
-	at, err = x.behindRetention(ctx, topic, lane, at, b)
+	same, err := x.sameLog(ctx, topic, lane)
 	if err != nil {
+		return err
+	}
+	if !same {
+		return x.rebuild(ctx, "its last pair is not where it was")
+	}
+	if at, err = x.behindRetention(ctx, topic, lane, at, b); err != nil {
 		return err
 	}
 	var records []stream.Record
@@ -130,8 +133,8 @@ func (x *Index) behindRetention(ctx context.Context, topic schemas.Topic, lane i
 	if !stream.Sequenced(topic) {
 		return at, nil
 	}
-	seq, err := x.log.SeqAt(ctx, topic, lane, b.Start)
-	at.Seq = seq
+	var err error
+	at.Seq, err = x.log.SeqAt(ctx, topic, lane, b.Start)
 	return at, err
 }
 
@@ -141,7 +144,7 @@ func (x *Index) cursor(ctx context.Context, topic schemas.Topic, lane int) (stre
 	return p, err
 }
 
-// sameLog tells whether the last pair that was indexed is still where it was. A log that was made anew is another.
+// sameLog reports whether the last pair that was indexed is still in its place. It is not in a log that was made anew.
 func (x *Index) sameLog(ctx context.Context, topic schemas.Topic, lane int) (bool, error) {
 	if topic != schemas.Embeddings {
 		return true, nil
@@ -163,23 +166,14 @@ func (x *Index) sameLog(ctx context.Context, topic schemas.Topic, lane int) (boo
 	return ok && string(e.ID[:]) == string(id), nil
 }
 
-func (x *Index) rebuildUnless(ctx context.Context, same bool) error {
-	if same {
-		return nil
-	}
-	return x.rebuild(ctx, "its last pair is not where it was")
-}
-
-// rebuild empties the index: the log is another than the one that filled it.
+// rebuild empties the index, which another log has filled.
 func (x *Index) rebuild(ctx context.Context, why string) error {
-	err := x.update(ctx, func(w *writer) error {
+	err := x.update(ctx, func(w *writer) {
 		for _, table := range []string{"cursor", "uri", "pair", "grp", "chunk", "sheet", "batch", "place", "connection", "dead", "progress", "judgement"} {
-			if err := w.exec("DELETE FROM " + table); err != nil {
-				return err
-			}
+			w.exec("DELETE FROM " + table)
 		}
 		clear(x.bounds)
-		return w.exec("INSERT INTO words(words) VALUES('rebuild')")
+		w.exec("INSERT INTO words(words) VALUES('rebuild')")
 	})
 	if err != nil {
 		return err
@@ -190,20 +184,18 @@ func (x *Index) rebuild(ctx context.Context, why string) error {
 // take writes records and the place after them in one transaction.
 func (x *Index) take(ctx context.Context, topic schemas.Topic, lane int, records []stream.Record, next stream.Position) error {
 	var closed []*schemas.Group
-	err := x.update(ctx, func(w *writer) error {
+	err := x.update(ctx, func(w *writer) {
 		for _, rec := range records {
-			g, err := w.record(topic, rec)
-			if err != nil {
-				return fmt.Errorf("offset %d: %w", rec.Offset, err)
-			}
-			if g != nil {
+			if g := w.record(topic, rec); g != nil {
 				closed = append(closed, g)
 			}
+			if w.err != nil {
+				w.err = fmt.Errorf("offset %d: %w", rec.Offset, w.err)
+				return
+			}
 		}
-		if err := w.prune(topic); err != nil {
-			return err
-		}
-		return w.exec("INSERT OR REPLACE INTO cursor (topic, lane, at, seq) VALUES (?, ?, ?, ?)", string(topic), lane, next.Offset, next.Seq)
+		w.prune(topic)
+		w.exec("INSERT OR REPLACE INTO cursor (topic, lane, at, seq) VALUES (?, ?, ?, ?)", string(topic), lane, next.Offset, next.Seq)
 	})
 	for _, g := range closed {
 		if err == nil {
@@ -213,33 +205,35 @@ func (x *Index) take(ctx context.Context, topic schemas.Topic, lane int, records
 	return err
 }
 
-// record takes up one record. It returns the manifest of a group that closes. What cannot be decoded was set aside by
-// whoever reads it for its work, and is passed over.
-func (w *writer) record(topic schemas.Topic, rec stream.Record) (*schemas.Group, error) {
+// record takes up one record. It returns the manifest of a group that closes. It passes over a record that cannot be
+// decoded: the stage that reads it sets it aside.
+func (w *writer) record(topic schemas.Topic, rec stream.Record) *schemas.Group {
 	if topic == schemas.DeadLetters {
-		return nil, w.deadLetter(rec)
+		w.deadLetter(rec)
+		return nil
 	}
 	r, err := schemas.Unmarshal(rec.Schema, rec.Value)
 	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // see above
+		return nil
 	}
 	switch r := r.(type) {
 	case *schemas.Embedding:
-		return nil, w.embedding(rec, r)
+		w.embedding(rec, r)
 	case *schemas.NeighborChunk:
-		return nil, w.neighbors(rec, r)
+		w.neighbors(rec, r)
 	case *schemas.Group:
-		return r, w.manifest(rec, r)
+		w.manifest(rec, r)
+		return r
 	case *schemas.ScoredBatch:
-		return nil, w.scored(rec, r)
+		w.scored(rec, r)
 	case *schemas.FeatureBlock:
-		return nil, w.features(rec, r)
+		w.features(rec, r)
 	case *schemas.Progress:
-		return nil, w.progress(rec, r)
+		w.progress(rec, r)
 	case *schemas.Judgement:
-		return nil, w.judgement(r)
+		w.judgement(r)
 	}
-	return nil, nil
+	return nil
 }
 
 // Keys of log lines.

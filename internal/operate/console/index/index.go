@@ -1,14 +1,15 @@
-// Package index is what the console looks up: pairs by id, members of groups, mini-batches of a pair, connections, dead
-// letters and reports of training. It is filled from the log and lies in one SQLite file.
+// Package index answers the console's queries: pairs by id, members of groups, mini-batches of a pair, connections, dead
+// letters and reports of training. It reads the log into one SQLite file.
 //
 // Nothing depends on the file. It may be deleted at any time, and [Open] makes it anew when another version wrote it.
 // Every transaction also writes how far the log was read, so a kill loses nothing and repeats nothing. The number of
-// pairs is bounded: the oldest go first, and groups go with their last pair.
+// pairs is bounded: the oldest go first, and a group goes with its last pair.
 package index
 
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -23,7 +24,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
-// version is that of the tables below. A file of another version is made anew.
+// version is the version of the tables below. A file of another version is made anew.
 const version = 3
 
 const tables = `
@@ -51,15 +52,15 @@ CREATE TABLE judgement (image BLOB, text BLOB, lane INTEGER, seq INTEGER, sample
 	random INTEGER, prob REAL, model TEXT, PRIMARY KEY (image, text)) WITHOUT ROWID;
 `
 
-// Options say what the index holds.
+// Options choose the file and bound its content.
 type Options struct {
-	Dir   string // where the file lies
+	Dir   string // folder of the file
 	Pairs int64  // most pairs that are kept
 	High  float64
 	Low   float64 // probabilities above High are connections, those from Low to High are passed over
 }
 
-// Index is the file and what fills it. Its methods may be used by several goroutines.
+// Index reads the log into the file and queries it. It is safe for concurrent use.
 type Index struct {
 	o      Options
 	log    *stream.Log
@@ -67,12 +68,12 @@ type Index struct {
 	reads  *sql.DB
 	writes *sql.DB
 
-	gone   *forget.Set          // what no query finds
+	gone   *forget.Set          // images that no query finds
 	mu     sync.Mutex           // one writer at a time
 	bounds map[int64]*shortlist // of connections, by group
 }
 
-// Open opens the index in a folder, and makes it if there is none or it is of another version.
+// Open opens the index in a folder. It makes a new one if there is none, or if another version wrote it.
 func Open(ctx context.Context, log *stream.Log, o Options) (*Index, error) {
 	folder := ownedfolder.Folder{Setting: "CONSOLE_DIR", Path: o.Dir, Kind: "pairstream console"}
 	_, foreign := folder.Claim()
@@ -93,19 +94,19 @@ func Open(ctx context.Context, log *stream.Log, o Options) (*Index, error) {
 	}
 	err = x.open(ctx)
 	if err != nil { // a file that is broken, or of another version, holds nothing that the log does not
-		x.closeFiles()
+		x.Close()
 		if err = x.remove(); err == nil {
 			err = x.open(ctx)
 		}
 	}
 	if err != nil {
-		x.closeFiles()
+		x.Close()
 		return nil, fmt.Errorf("opening the console's index %s (CONSOLE_DIR): %w", x.path, err)
 	}
 	return x, nil
 }
 
-// made reports whether the file is not there, or an index of any version. It changes nothing.
+// made reports whether the file is absent or an index of any version. It changes nothing.
 func (x *Index) made(ctx context.Context) bool {
 	if _, err := os.Stat(x.path); errors.Is(err, os.ErrNotExist) {
 		return true
@@ -139,10 +140,8 @@ func (x *Index) open(ctx context.Context) (err error) {
 	}
 	x.writes.SetMaxOpenConns(1)
 	var found, made int
-	if err = x.writes.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found); err != nil {
-		return err
-	}
-	if err = x.writes.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master").Scan(&made); err != nil {
+	err = x.writes.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version").Scan(&found, &made)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -160,7 +159,8 @@ func (x *Index) open(ctx context.Context) (err error) {
 	return x.reads.PingContext(ctx)
 }
 
-func (x *Index) closeFiles() {
+// Close closes the file.
+func (x *Index) Close() {
 	for _, db := range []*sql.DB{x.reads, x.writes} {
 		if db != nil {
 			_ = db.Close() // every transaction has ended, and nothing depends on the file
@@ -169,74 +169,71 @@ func (x *Index) closeFiles() {
 	x.reads, x.writes = nil, nil
 }
 
-// Close closes the file.
-func (x *Index) Close() { x.closeFiles() }
-
 // update runs one transaction.
-func (x *Index) update(ctx context.Context, do func(*writer) error) error {
+func (x *Index) update(ctx context.Context, do func(*writer)) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	tx, err := x.writes.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("writing the console's index: %w", err)
 	}
-	w := &writer{ctx: ctx, x: x, tx: tx, statements: make(map[string]*sql.Stmt)}
-	if err = do(w); err == nil {
-		err = w.finish()
+	w := &writer{ctx: ctx, x: x, tx: tx, statements: make(map[string]*sql.Stmt), places: make(map[placeKey][]placed)}
+	do(w)
+	w.finish()
+	if w.err == nil {
+		w.err = tx.Commit()
 	}
-	if err == nil {
-		err = tx.Commit()
-	}
-	if err != nil {
-		clear(x.bounds) // they may hold what is rolled back
-		return fmt.Errorf("writing the console's index: %w", errors.Join(err, ignoreDone(tx.Rollback())))
-	}
-	return nil
-}
-
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
+	if w.err == nil {
 		return nil
 	}
-	return err
+	clear(x.bounds) // they may hold what is rolled back
+	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
+		w.err = errors.Join(w.err, err)
+	}
+	return fmt.Errorf("writing the console's index: %w", w.err)
 }
 
-// writer is one transaction.
+// writer is one transaction. Its first error stops it: later statements do nothing, and the transaction is rolled back.
 type writer struct {
 	ctx        context.Context //nolint:containedctx // of the transaction, which no method outlives
 	x          *Index
 	tx         *sql.Tx
+	err        error
 	statements map[string]*sql.Stmt
 	places     map[placeKey][]placed
 }
 
-func (w *writer) prepare(query string) (*sql.Stmt, error) {
-	if s := w.statements[query]; s != nil {
-		return s, nil
-	}
-	s, err := w.tx.PrepareContext(w.ctx, query)
-	if err == nil {
+// run calls do with a prepared statement.
+func (w *writer) run(query string, do func(*sql.Stmt) error) {
+	s := w.statements[query]
+	if w.err == nil && s == nil {
+		s, w.err = w.tx.PrepareContext(w.ctx, query)
 		w.statements[query] = s
 	}
-	return s, err
+	if w.err == nil {
+		w.err = do(s)
+	}
 }
 
-func (w *writer) exec(query string, args ...any) error {
-	s, err := w.prepare(query)
-	if err == nil {
-		_, err = s.ExecContext(w.ctx, args...)
-	}
-	return err
+func (w *writer) exec(query string, args ...any) {
+	w.run(query, func(s *sql.Stmt) error {
+		_, err := s.ExecContext(w.ctx, args...)
+		return err
+	})
 }
 
-// one scans the first row of a query. It returns false when there is none.
-func (w *writer) one(into []any, query string, args ...any) (bool, error) {
-	s, err := w.prepare(query)
-	if err == nil {
-		err = s.QueryRowContext(w.ctx, args...).Scan(into...)
+// one scans the first row of a query. It returns false when there is none, or after an error.
+func (w *writer) one(into []any, query string, args ...any) (found bool) {
+	w.run(query, func(s *sql.Stmt) (err error) {
+		found, err = scanned(s.QueryRowContext(w.ctx, args...), into)
+		return err
+	})
+	return found
+}
+
+func (w *writer) json(v any) (raw []byte) {
+	if w.err == nil {
+		raw, w.err = json.Marshal(v)
 	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
+	return raw
 }

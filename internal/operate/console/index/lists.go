@@ -34,14 +34,8 @@ func (x *Index) batches(ctx context.Context, where string, args ...any) ([]Batch
 
 // Batch finds a mini-batch.
 func (x *Index) Batch(ctx context.Context, id schemas.GroupID, epoch, seq int32) (*Batch, error) {
-	list, err := x.batches(ctx, "WHERE g.lane = ? AND g.seq = ? AND b.epoch = ? AND b.seq = ?", id.Lane, id.Seq, epoch, seq)
-	if err == nil && len(list) == 0 {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &list[0], nil
+	b, err := first(x.batches(ctx, "WHERE g.lane = ? AND g.seq = ? AND b.epoch = ? AND b.seq = ?", id.Lane, id.Seq, epoch, seq))
+	return &b, err
 }
 
 // GroupBatches lists mini-batches of one epoch of a group.
@@ -80,7 +74,7 @@ func (x *Index) BatchesOf(ctx context.Context, p *Pair, most int) ([]Batch, erro
 	return all, err
 }
 
-// Epoch sums up what Con-D found in one epoch of a group, or of all groups.
+// Epoch sums up Con-D's findings in one epoch of a group, or of all groups.
 type Epoch struct {
 	Epoch                                        int32
 	Strategy                                     string
@@ -88,6 +82,9 @@ type Epoch struct {
 	Candidates, Connections, Ambiguous, Replaced int64
 	RuledOut                                     int64 // candidates that Con-D's own vectors ruled out, so that its matching head was not asked
 }
+
+// Negatives counts the candidates that are neither connections nor ambiguous.
+func (e Epoch) Negatives() int64 { return e.Candidates - e.Connections - e.Ambiguous }
 
 const sums = "count(*), sum(b.candidates), sum(b.connections), sum(b.ambiguous), sum(b.replaced), sum(b.ruled)"
 
@@ -113,13 +110,13 @@ func (x *Index) Connections(ctx context.Context, group int64, kind, from, count 
 	}, "SELECT image, text, prob, epoch, batch FROM connection WHERE grp = ? AND kind = ? ORDER BY rank, image, text LIMIT ? OFFSET ?", group, kind, count, from)
 }
 
-// Judged is what people said of the connections of a group that they judged in one sample.
+// Judged counts people's judgements on the connections of a group in one sample.
 type Judged struct{ Right, Wrong int64 }
 
 // Judged counts judgements by sample.
 func (x *Index) Judged(ctx context.Context, id schemas.GroupID) (map[string]Judged, error) {
 	judged := make(map[string]Judged)
-	err := each(ctx, x, func(rows *sql.Rows) error {
+	err := each(ctx, x.reads, func(rows *sql.Rows) error {
 		var sample string
 		var j Judged
 		err := rows.Scan(&sample, &j.Right, &j.Wrong)
@@ -129,7 +126,7 @@ func (x *Index) Judged(ctx context.Context, id schemas.GroupID) (map[string]Judg
 	return judged, err
 }
 
-// Verdict returns what was said of one connection.
+// Verdict returns the judgement on one connection.
 func (x *Index) Verdict(ctx context.Context, image, text schemas.PairID) (match, judged bool, err error) {
 	judged, err = one(ctx, x, []any{&match}, "SELECT match FROM judgement WHERE image = ? AND text = ?", image[:], text[:])
 	return match, judged, err
@@ -158,7 +155,7 @@ func (x *Index) DeadLetters(ctx context.Context, f DeadFilter, before int64, cou
 	letters, err = list(ctx, x, func(rows *sql.Rows, d *Dead) error {
 		var at int64
 		err := rows.Scan(&d.Number, &d.Stage, &d.Class, &d.Reason, &d.Topic, &d.Lane, &d.Offset, &d.Bytes, &at)
-		d.Time = millis(at)
+		d.Time = time.UnixMilli(at)
 		return err
 	}, "SELECT n, stage, class, reason, topic, lane, at, bytes, time"+deadWhere+" AND n < ?4 ORDER BY n DESC LIMIT ?5", f.Stage, f.Class, f.Words, before, count)
 	return letters, all, err
@@ -185,7 +182,7 @@ func (x *Index) DeadOverTime(ctx context.Context, bins int) (start time.Time, wi
 	}
 	span := max((last-first)/int64(bins)+1, 1000)
 	counts = make([]int64, (last-first)/span+1)
-	err = each(ctx, x, func(rows *sql.Rows) error {
+	err = each(ctx, x.reads, func(rows *sql.Rows) error {
 		var bin, n int64
 		err := rows.Scan(&bin, &n)
 		if err == nil && bin >= 0 && bin < int64(len(counts)) {
@@ -193,7 +190,7 @@ func (x *Index) DeadOverTime(ctx context.Context, bins int) (start time.Time, wi
 		}
 		return err
 	}, "SELECT (time - ?) / ? AS bin, count(*) FROM dead GROUP BY bin", first, span)
-	return millis(first), time.Duration(span) * time.Millisecond, counts, err
+	return time.UnixMilli(first), time.Duration(span) * time.Millisecond, counts, err
 }
 
 // Report is a report of the trainer or of an evaluation.
@@ -205,7 +202,7 @@ type Report struct {
 	Checkpoint string
 }
 
-// Reports lists what was reported, in the order of the log.
+// Reports lists the reports in the order of the log.
 func (x *Index) Reports(ctx context.Context) ([]Report, error) {
 	return list(ctx, x, func(rows *sql.Rows, r *Report) error {
 		var at int64
@@ -213,12 +210,12 @@ func (x *Index) Reports(ctx context.Context) ([]Report, error) {
 		if err := rows.Scan(&r.Kind, &r.Step, &at, &raw, &r.Checkpoint); err != nil {
 			return err
 		}
-		r.Time = millis(at)
+		r.Time = time.UnixMilli(at)
 		return json.Unmarshal(raw, &r.Values)
 	}, "SELECT kind, step, time, vals, checkpoint FROM progress ORDER BY n")
 }
 
-// Totals say how much the index holds.
+// Totals count the records of the index.
 type Totals struct {
 	Pairs, Groups, Batches, DeadLetters int64
 	Bytes                               int64 // of the file
@@ -242,7 +239,7 @@ func (x *Index) BatchSize(ctx context.Context) (int64, error) {
 
 // Judge takes up a judgement that was just written to the log, where the index will find it again.
 func (x *Index) Judge(ctx context.Context, j *schemas.Judgement) error {
-	return x.update(ctx, func(w *writer) error { return w.judgement(j) })
+	return x.update(ctx, func(w *writer) { w.judgement(j) })
 }
 
 // Spread returns up to count mini-batches of an epoch that lie apart, of those that the trainer has done.
@@ -254,42 +251,36 @@ func (x *Index) Spread(ctx context.Context, group int64, epoch int32, count int)
 	return x.batches(ctx, "WHERE b.grp = ? AND b.epoch = ? AND b.features >= 0 AND b.seq % ? = 0 ORDER BY b.seq LIMIT ?", group, epoch, max(1, all/count), count)
 }
 
-// Said is what a person says of a text of another image.
+// Said is a person's judgement on a text of another image.
 type Said struct {
 	Image, Text schemas.PairID
 	Probability float64 // Con-D's
 	Match       bool
 }
 
-const saidQuery = "SELECT image, text, prob, match FROM judgement WHERE "
-
 func (x *Index) said(ctx context.Context, where string, args ...any) ([]Said, error) {
-	var list []Said
-	err := each(ctx, x, func(rows *sql.Rows) error {
+	return list(ctx, x, func(rows *sql.Rows, s *Said) error {
 		var image, text []byte
-		var s Said
 		if err := rows.Scan(&image, &text, &s.Probability, &s.Match); err != nil {
 			return err
 		}
 		s.Image, s.Text = schemas.PairID(image), schemas.PairID(text)
-		list = append(list, s)
 		return nil
-	}, saidQuery+where, args...)
-	return list, err
+	}, "SELECT image, text, prob, match FROM judgement WHERE "+where, args...)
 }
 
-// RandomlyJudged lists what people say of the random samples of all groups, of one Con-D.
+// RandomlyJudged lists people's judgements on the random samples of all groups, of one Con-D.
 func (x *Index) RandomlyJudged(ctx context.Context, model string) ([]Said, error) {
 	return x.said(ctx, "random AND model = ? ORDER BY prob DESC, image, text", model)
 }
 
-// Disagreements lists the connections of a group that people call no match, first those of which Con-D is most certain.
+// Disagreements lists the connections of a group that people call no match, the one of which Con-D is surest first.
 func (x *Index) Disagreements(ctx context.Context, id schemas.GroupID, from, count int) ([]Said, error) {
 	return x.said(ctx, "lane = ? AND seq = ? AND NOT match ORDER BY prob DESC, image, text LIMIT ? OFFSET ?", id.Lane, id.Seq, count, from)
 }
 
-// Check returns what the guard of connections says in a group: the latest of the group, or of an earlier one of its
-// lane. nil: it has said nothing.
+// Check returns the verdict of the guard of connections on a group: the latest of the group, or of an earlier one of
+// its lane. It returns nil when there is none.
 func (x *Index) Check(ctx context.Context, id schemas.GroupID) (*schemas.Check, error) {
 	var raw []byte
 	found, err := one(ctx, x, []any{&raw}, "SELECT checked FROM grp WHERE lane = ? AND seq <= ? AND checked IS NOT NULL ORDER BY seq DESC LIMIT 1", id.Lane, id.Seq)
@@ -307,11 +298,8 @@ func (x *Index) Model(ctx context.Context, group int64) (string, error) {
 	return model, err
 }
 
-// Asked returns what Con-D said of a connection that the index keeps, and the Con-D's fingerprint.
+// Asked returns Con-D's probability for a connection that the index keeps, and the Con-D's fingerprint.
 func (x *Index) Asked(ctx context.Context, group int64, image, text int32) (p float32, model string, err error) {
-	found, err := one(ctx, x, []any{&p, &model}, "SELECT prob, model FROM connection WHERE grp = ? AND image = ? AND text = ? LIMIT 1", group, image, text)
-	if err == nil && !found {
-		err = ErrNotFound
-	}
+	err = need(ctx, x, []any{&p, &model}, "SELECT prob, model FROM connection WHERE grp = ? AND image = ? AND text = ? LIMIT 1", group, image, text)
 	return p, model, err
 }

@@ -7,28 +7,58 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// ErrNotFound says that the index does not have what was asked for, or no longer.
+// ErrNotFound marks a query for something that the index does not hold, or no longer.
 var ErrNotFound = errors.New("the console does not know it: it has not been read yet, or newer pairs took its place")
 
-// one scans the first row of a query. It returns false when there is none.
-func one(ctx context.Context, x *Index, into []any, query string, args ...any) (bool, error) {
-	err := x.reads.QueryRowContext(ctx, query, args...).Scan(into...)
+// scanned scans a row. It returns false when there is none.
+func scanned(row *sql.Row, into []any) (bool, error) {
+	err := row.Scan(into...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
+// one scans the first row of a query. It returns false when there is none.
+func one(ctx context.Context, x *Index, into []any, query string, args ...any) (bool, error) {
+	return scanned(x.reads.QueryRowContext(ctx, query, args...), into)
+}
+
+// need scans the first row of a query. It returns [ErrNotFound] when there is none.
+func need(ctx context.Context, x *Index, into []any, query string, args ...any) error {
+	found, err := one(ctx, x, into, query, args...)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return err
+}
+
+// first returns the first of a query's results, or [ErrNotFound].
+func first[T any](list []T, err error) (found T, _ error) {
+	switch {
+	case err != nil:
+		return found, err
+	case len(list) == 0:
+		return found, ErrNotFound
+	}
+	return list[0], nil
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // each calls scan for every row.
-func each(ctx context.Context, x *Index, scan func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := x.reads.QueryContext(ctx, query, args...)
+func each(ctx context.Context, db querier, scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -43,7 +73,7 @@ func each(ctx context.Context, x *Index, scan func(*sql.Rows) error, query strin
 
 // list returns what scan makes of every row.
 func list[T any](ctx context.Context, x *Index, scan func(*sql.Rows, *T) error, query string, args ...any) (all []T, err error) {
-	err = each(ctx, x, func(rows *sql.Rows) error {
+	err = each(ctx, x.reads, func(rows *sql.Rows) error {
 		var one T
 		err := scan(rows, &one)
 		all = append(all, one)
@@ -71,10 +101,10 @@ const pairColumns = `p.id, p.image, u.uri, p.off, p.size, p.caption, p.cut, p.si
 
 const pairTables = " FROM pair p JOIN uri u ON u.n = p.uri "
 
-func (p *Pair) scan(scan func(...any) error) error {
+func (p *Pair) scan(rows *sql.Rows) error {
 	var id, image []byte
 	var sim int64
-	if err := scan(&id, &image, &p.Image.URI, &p.Image.Offset, &p.Image.Size, &p.Caption, &p.Cut, &sim, &p.Lane, &p.Offset, &p.Group, &p.Position, &p.Cluster); err != nil {
+	if err := rows.Scan(&id, &image, &p.Image.URI, &p.Image.Offset, &p.Image.Size, &p.Caption, &p.Cut, &sim, &p.Lane, &p.Offset, &p.Group, &p.Position, &p.Cluster); err != nil {
 		return err
 	}
 	if len(id) != 16 || len(image) != 16 {
@@ -98,27 +128,15 @@ func (x *Index) Member(ctx context.Context, group int64, pos int32) (*Pair, erro
 }
 
 func (x *Index) onePair(ctx context.Context, where string, args ...any) (*Pair, error) {
-	list, err := x.pairs(ctx, where+" LIMIT 1", args...)
-	if err == nil && len(list) == 0 {
-		err = ErrNotFound
-	}
-	if err != nil {
-		return nil, err
-	}
-	return list[0], nil
+	return first(x.pairs(ctx, where+" LIMIT 1", args...))
 }
 
 func (x *Index) pairs(ctx context.Context, where string, args ...any) ([]*Pair, error) {
-	var list []*Pair
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		p := new(Pair)
-		err := p.scan(rows.Scan)
-		if err == nil && !x.gone.Image(p.ImageID) {
-			list = append(list, p)
-		}
-		return err
+	all, err := list(ctx, x, func(rows *sql.Rows, p **Pair) error {
+		*p = new(Pair)
+		return (*p).scan(rows)
 	}, "SELECT "+pairColumns+pairTables+where, args...)
-	return list, err
+	return slices.DeleteFunc(all, func(p *Pair) bool { return x.gone.Image(p.ImageID) }), err
 }
 
 // Members finds pairs by their places in a group, in the order of the places given. It passes over what is not there.
@@ -137,7 +155,7 @@ func (x *Index) Members(ctx context.Context, group int64, places []int32) ([]*Pa
 	return list, nil
 }
 
-// Latest returns the pairs that came last.
+// Latest returns the latest pairs.
 func (x *Index) Latest(ctx context.Context, count int) ([]*Pair, error) {
 	return x.pairs(ctx, "ORDER BY p.n DESC LIMIT ?", count)
 }
@@ -167,7 +185,7 @@ func (x *Index) WithWords(ctx context.Context, text string, count int) ([]*Pair,
 	return x.pairs(ctx, "WHERE p.n IN (SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?) ORDER BY p.n DESC", strings.Join(words, " "), count)
 }
 
-// Group is a group of which at least a part was read.
+// Group is a group, of which at least a part was read.
 type Group struct {
 	N      int64
 	ID     schemas.GroupID
@@ -196,10 +214,7 @@ func (x *Index) GroupN(ctx context.Context, n int64) (*Group, error) {
 func (x *Index) group(ctx context.Context, where string, args ...any) (*Group, error) {
 	g := &Group{Stats: newStats()}
 	var raw []byte
-	found, err := one(ctx, x, []any{&g.N, &g.ID.Lane, &g.ID.Seq, &g.Offset, &g.Count, &raw}, "SELECT n, lane, seq, at, count, stats FROM grp WHERE "+where, args...)
-	if err == nil && !found {
-		err = ErrNotFound
-	}
+	err := need(ctx, x, []any{&g.N, &g.ID.Lane, &g.ID.Seq, &g.Offset, &g.Count, &raw}, "SELECT n, lane, seq, at, count, stats FROM grp WHERE "+where, args...)
 	if err == nil && raw != nil {
 		err = json.Unmarshal(raw, g.Stats)
 	}
@@ -209,10 +224,7 @@ func (x *Index) group(ctx context.Context, where string, args ...any) (*Group, e
 // Chunk returns the offset of the neighbour chunk that has a member.
 func (x *Index) Chunk(ctx context.Context, group int64, pos int32) (int64, error) {
 	var at int64
-	found, err := one(ctx, x, []any{&at}, "SELECT at FROM chunk WHERE grp = ? AND start = ?", group, pos-pos%schemas.ChunkMembers)
-	if err == nil && !found {
-		err = ErrNotFound
-	}
+	err := need(ctx, x, []any{&at}, "SELECT at FROM chunk WHERE grp = ? AND start = ?", group, pos-pos%schemas.ChunkMembers)
 	return at, err
 }
 
@@ -240,6 +252,3 @@ func positions(raw []byte) []int32 {
 	}
 	return list
 }
-
-// millis is a time as the tables have it.
-func millis(n int64) time.Time { return time.UnixMilli(n) }

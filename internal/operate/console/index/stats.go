@@ -16,10 +16,10 @@ import (
 // simBins divide the similarities from -1 to 1.
 const simBins = 80
 
-// mostObjects is the last bin of objects per image; more count as so many.
+// mostObjects is the last bin of objects per image. An image with more counts there.
 const mostObjects = 20
 
-// Stats count what the members of a group are like.
+// Stats are histograms over the members of a group.
 type Stats struct {
 	Sim     []int64         `json:"sim"`     // pairs by v . t, in bins of 1/40 from -1
 	SE      []int64         `json:"se"`      // images by the size of their SE
@@ -72,7 +72,7 @@ type member struct {
 	dot    float32
 }
 
-// sheets finds which members of the largest clusters lie nearest to the centroid, and which farthest.
+// sheets finds the members of the largest clusters that are nearest to the centroid, and those farthest from it.
 func (x *Index) sheets(ctx context.Context, g *schemas.Group) error {
 	var group, at, seq int64
 	found, err := one(ctx, x, []any{&group, &at, &seq}, `SELECT g.n, p.at, p.seq FROM grp g JOIN pair p ON p.grp = g.n AND p.pos = 0 WHERE g.lane = ? AND g.seq = ?`,
@@ -109,16 +109,13 @@ func (x *Index) sheets(ctx context.Context, g *schemas.Group) error {
 			break
 		}
 	}
-	return x.update(ctx, func(w *writer) error {
+	return x.update(ctx, func(w *writer) {
 		for _, number := range slices.Sorted(maps.Keys(clusters)) {
 			c := clusters[number]
 			nearest, farthest := c.ends()
-			if err := w.exec("INSERT OR REPLACE INTO sheet (grp, cluster, size, nearest, farthest) VALUES (?,?,?,?,?)",
-				group, number, c.size, nearest, farthest); err != nil {
-				return err
-			}
+			w.exec("INSERT OR REPLACE INTO sheet (grp, cluster, size, nearest, farthest) VALUES (?,?,?,?,?)",
+				group, number, c.size, nearest, farthest)
 		}
-		return nil
 	})
 }
 
@@ -129,7 +126,7 @@ type inCluster struct {
 
 func (x *Index) largest(ctx context.Context, group int64) (map[int64]*cluster, map[schemas.PairID]inCluster, error) {
 	clusters := make(map[int64]*cluster)
-	err := each(ctx, x, func(rows *sql.Rows) error {
+	err := each(ctx, x.reads, func(rows *sql.Rows) error {
 		var number, size int64
 		err := rows.Scan(&number, &size)
 		clusters[number] = &cluster{size: size}
@@ -139,7 +136,7 @@ func (x *Index) largest(ctx context.Context, group int64) (map[int64]*cluster, m
 		return nil, nil, fmt.Errorf("finding the largest clusters: %w", err)
 	}
 	members := make(map[schemas.PairID]inCluster)
-	err = each(ctx, x, func(rows *sql.Rows) error {
+	err = each(ctx, x.reads, func(rows *sql.Rows) error {
 		var id []byte
 		var p inCluster
 		if err := rows.Scan(&id, &p.pos, &p.cluster); err != nil {
