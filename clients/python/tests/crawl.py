@@ -13,7 +13,6 @@ from PIL import Image
 from pairstream import Config, image_id, pair_id
 from pairstream.producer import Publisher
 from pairstream.records import GroupID, ImageRef, Mask, Positive, Sample, ScoredBatch, Seal
-from pairstream.shards import file_uri
 from pairstream.topics import SCORED
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "red", "green", "blue", "dark", "bright", "square", "of", "number"] + [str(i) for i in range(10)]
@@ -41,7 +40,7 @@ def draw(folder: Path, count: int = 24) -> list[Picture]:
             offset = tar.offset + 512
             tar.addfile(info, io.BytesIO(body.getvalue()))
             name = ("red", "green", "blue")[int(colour.argmax())]
-            out.append(Picture(ImageRef(uri=file_uri(str(path)), offset=offset, size=info.size), image_id(body.getvalue()), f"a {name} square, number {i}"))
+            out.append(Picture(ImageRef(uri=path.as_uri(), offset=offset, size=info.size), image_id(body.getvalue()), f"a {name} square, number {i}"))
     return out
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import pairstream
 from crawl import WORDS, draw
 from test_match import SIZE, small_blip
 
-from pairstream import Config, Reader, shards
-from pairstream.producer import PairProducer
+from pairstream import Config, Reader
 from pairstream.records import Pair
 
 transformers = pytest.importorskip("transformers", reason="BLIP is Hugging Face's")
@@ -63,9 +63,8 @@ def test_capfilt(new_log: Callable[..., Config], tmp_path: Path, capsys: pytest.
     with tarfile.open(tmp_path / "clean/00000.tar") as tar:
         assert len(tar.getnames()) == 7 * 2 * 3
     config = new_log(lanes=1)
-    with PairProducer(config) as producer:
-        totals = shards.publish(producer, [str(tmp_path / "clean")], final=True)
-    assert totals.pairs == 14 and not totals.problems
+    said = pairstream("produce", "--final", str(tmp_path / "clean"), KAFKA_BROKERS=config.brokers[0], NAMESPACE=config.namespace, LANES="1")
+    assert said.startswith("published 14 pairs") and "dead-letters" not in said
     with Reader(config, "pairs", 0, timeout=30) as reader:
         found = [record for record in (reader.next(0).record() for _ in range(14)) if isinstance(record, Pair)]
     own = {p.id: p.caption for p in pictures}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pairstream import _command
+from pairstream.__main__ import main
 
 
 @pytest.fixture
@@ -121,6 +122,16 @@ def test_main_becomes_the_program(site: Path, no_torch: None, monkeypatch: pytes
     monkeypatch.setattr(os, "execve", lambda *args: called.extend(args))
     _command.main()
     assert called[:2] == [site / "pairstream" / "_bin" / "pairstream", ["pairstream", "status", "--watch"]]
+
+
+def test_produce_of_the_package_becomes_the_program(site: Path, no_torch: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tars, tables and lists are read by one program alone."""
+    called: list[object] = []
+    monkeypatch.setattr(_command, "_FOLDER", site / "pairstream" / "_bin")
+    monkeypatch.setattr(os, "execve", lambda *args: called.extend(args) or sys.exit(3))
+    with pytest.raises(SystemExit, match="3"):
+        main(["produce", "/data/shards", "--final"])
+    assert called[1] == ["pairstream", "produce", "/data/shards", "--final"]
 
 
 def test_without_a_program_the_command_says_so() -> None:

@@ -14,14 +14,12 @@ from pairstream import Config
 from pairstream.__main__ import main
 
 
-def test_publish_produce_and_read(new_log: Callable[..., Config], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_publish_and_read(new_log: Callable[..., Config], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = new_log(lanes=1)
     where = ["--brokers", config.brokers[0], "--namespace", config.namespace]
     pictures = draw(tmp_path)
     assert main(["publish", *where, pictures[0].ref.uri.removeprefix("file://"), "a tar is no picture", "--uri", "s3://x"]) == 0
-    assert main(["produce", *where, str(tmp_path), "--final"]) == 0
-    out = capsys.readouterr().out
-    assert "published 0 pairs of 0 images from 1 tars" in out and "24  caption_missing (goes to dead-letters)" in out
+    assert capsys.readouterr().out.startswith("published ")
     score(config, pictures, 1, counts=[3])
     assert main(["read", *where, "--topic", "scored"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import pickle
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -455,6 +456,22 @@ def test_a_plan_of_a_stranger(plan: Path) -> None:
     first.write_bytes(raw[:-9])
     with pytest.raises(InvalidError, match="cannot be read as Parquet"):
         list(PlannedBatches(plan))
+
+
+def test_damage_never_ends_the_process(plan: Path) -> None:
+    """pyarrow 26 ends it when it is asked for the columns of some damaged footers."""
+    path, draw = plan / "epoch-000-lane-0000.parquet", random.Random(7)
+    whole, refused = path.read_bytes(), 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(draw.choice([1, 3, 30])):
+            damaged[draw.randrange(len(whole) // 2, len(whole))] = draw.randrange(256)  # footers are about as long as the pages
+        path.write_bytes(damaged)
+        try:
+            list(Plan(plan).batches(0))
+        except InvalidError:
+            refused += 1
+    assert refused > 50
 
 
 def of_rows(plan: Path, **columns: Any) -> Path:

@@ -1,8 +1,8 @@
 """pairstream for Python: publish image-text pairs, read what the stages write, train on it with PyTorch.
 
 `pairstream.records` has a dataclass for every record, `Reader` and `PairProducer` speak to the brokers,
-`pairstream.shards` publishes WebDataset tars as `pairstream produce` does, `pairstream.plans` reads mini-batches from files, and
-`pairstream.torch` trains. A name is imported when it is first used: a plan needs no broker's client.
+`pairstream.plans` reads mini-batches from files, and `pairstream.torch` trains. A name is imported when it is first used: a plan
+needs no broker's client.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ._command import become
 from .config import Config
 from .errors import PairstreamError, ReadTimeout
 from .records import Batch, ScoredBatch, Seal
@@ -25,31 +26,11 @@ def _config(args: argparse.Namespace) -> Config:
 
 def publish(args: argparse.Namespace) -> None:
     """Publish one image-text pair."""
-    from .producer import PairProducer  # needs confluent-kafka, as do produce and read
+    from .producer import PairProducer  # needs confluent-kafka, as does read
 
     with PairProducer(_config(args)) as producer:
         pair = producer.send(Path(args.image).read_bytes(), args.caption, uri=args.uri, offset=args.offset)
     print(f"published {pair.hex()}")
-
-
-def produce(args: argparse.Namespace) -> None:
-    """Publish the pairs of WebDataset tars."""
-    from . import shards
-    from .producer import PairProducer
-
-    with PairProducer(_config(args)) as producer:
-        totals = shards.publish(producer, args.paths, final=args.final, resume=args.resume)
-    print(f"published {totals.pairs} pairs of {totals.examples} images from {totals.tars} tars")
-    if totals.done:
-        print(f"  {totals.done:6}  tars were published before, and have not changed")
-    if totals.before:
-        print(f"  {totals.before:6}  pairs were published before by a run that was cut short")
-    for uri in totals.changed:
-        print(f"          {uri} has changed since it was published: all of it was published again")
-    for reason, n in sorted(totals.problems.items()):
-        print(f"  {n:6}  {reason} (goes to dead-letters)")
-    for why, (n, first) in sorted(totals.ignored.items()):
-        print(f"note: {n} {why}; the first is {first!r}")
 
 
 def read(args: argparse.Namespace) -> None:
@@ -149,11 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--offset", type=int, default=0, help="first byte of the image in that object")
     sub.set_defaults(run=publish)
 
-    sub = commands.add_parser("produce", parents=[brokers], help=produce.__doc__)
-    sub.add_argument("paths", nargs="+", help="tars, or folders of tars")
-    sub.add_argument("--final", action="store_true", help="end every lane with a final seal")
-    sub.add_argument("--no-resume", dest="resume", action="store_false", help="publish everything again, whatever was published before")
-    sub.set_defaults(run=produce)
+    commands.add_parser("produce", help="publish whole tars, tables and lists: becomes `pairstream produce` of the wheel, with its arguments")
 
     sub = commands.add_parser("read", parents=[brokers], help=read.__doc__)
     sub.add_argument("--topic", choices=["batches", "scored"], default="batches")
@@ -213,6 +190,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return its exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["produce"]:
+        become(argv)
     args = _parser().parse_args(argv)
     try:
         args.run(args)

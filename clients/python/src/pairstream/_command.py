@@ -64,8 +64,13 @@ def _prepare(folder: Path, environ: dict[str, str]) -> tuple[Path, dict[str, str
 
 def main() -> NoReturn:
     """Become the program."""
+    become(sys.argv[1:])
+
+
+def become(arguments: list[str]) -> NoReturn:
+    """Become the program, with arguments."""
     try:
         program, environ = _prepare(_FOLDER, dict(os.environ))
     except _CannotStart as error:
         sys.exit(f"pairstream: {error}")
-    os.execve(program, ["pairstream", *sys.argv[1:]], environ)
+    os.execve(program, ["pairstream", *arguments], environ)

@@ -12,12 +12,6 @@ from .records import Seal, unmarshal
 from .topics import HEADER_SCHEMA, PAIRS, topic_name
 
 
-def ends(config: Config, topic: str, lanes: int, *, timeout: float) -> list[tuple[int, int]]:
-    """Return the first offset of every lane, and the one behind its last record."""
-    with _Held(config, topic) as consumer:
-        return [consumer.bounds(lane, timeout) for lane in range(lanes)]
-
-
 def contents(config: Config, topic: str, starts: Mapping[int, int], *, timeout: float) -> Iterator[Message]:
     """Yield the records that lanes hold now, from an offset of each. A negative offset counts from the end."""
     with _Held(config, topic) as consumer:

@@ -163,7 +163,7 @@ class Plan:
         self.epochs = 1 + max((f.epoch for f in self._files), default=-1)
         if not self.epochs:
             raise InvalidError(f"{path} names no mini-batches: was the data set empty?")
-        self._opened: dict[str, Any] = {}
+        self._opened: dict[str, tuple[Any, list[list[_pages.Column]]]] = {}
         self._part: tuple[tuple[str, int], Any] = (("", -1), None)
 
     def verify(self) -> None:
@@ -185,7 +185,7 @@ class Plan:
         return [where for _, _, where in sorted(found, key=lambda f: f[:2])]
 
     def _of_file(self, f: _File) -> Iterator[_Where]:
-        opened = self._open(f.name)
+        opened, _ = self._open(f.name)
         if opened.metadata.num_rows != f.samples:
             raise InvalidError(f"{self.folder / f.name} has {opened.metadata.num_rows} rows, plan.json says {f.samples}: write the plan anew")
         for part in range(opened.num_row_groups):
@@ -222,7 +222,8 @@ class Plan:
             raise InvalidError(f"{path} is no file")
         return path
 
-    def _open(self, name: str) -> Any:
+    def _open(self, name: str) -> tuple[Any, list[list[_pages.Column]]]:
+        """Return a file of the plan, and the columns of its parts."""
         if name not in self._opened:
             try:
                 from pyarrow import parquet
@@ -231,21 +232,23 @@ class Plan:
             self._opened = {n: f for n, f in self._opened.items() if n.partition("-lane")[0] == name.partition("-lane")[0]}  # of the same epoch
             path = self._path(name)
             try:
-                opened = parquet.ParquetFile(path, read_dictionary=_pages.dictionaries(parquet.read_metadata(path), _TEXTS))
+                with path.open("rb") as file:
+                    groups = _pages.groups(file, path.stat().st_size)
+                _check_columns(path, parquet.read_schema(path))
+                opened = parquet.ParquetFile(path, read_dictionary=_pages.dictionaries(groups, _TEXTS))
             except FileNotFoundError as err:
                 raise InvalidError(f"{path}, which plan.json names, is not there: write the plan anew") from err
-            except (ValueError, OSError) as err:  # pyarrow raises both for broken bytes
+            except (_pages.PagesError, ValueError, OSError) as err:  # pyarrow raises both for broken bytes
                 raise InvalidError(f"{path} cannot be read as Parquet: {err}") from err
-            _check_columns(path, opened.schema_arrow)
-            self._opened[name] = opened
+            self._opened[name] = opened, groups
         return self._opened[name]
 
     def _part_of(self, name: str, part: int, columns: list[str]) -> Any:
         """Read columns of a part, whose pages must not take too much."""
-        opened, path = self._open(name), self.folder / name
+        (opened, groups), path = self._open(name), self.folder / name
         try:
             with path.open("rb") as file:
-                _pages.check(file, path.stat().st_size, opened.metadata.row_group(part), whole=True)
+                _pages.check(file, path.stat().st_size, groups[part], whole=True)
             return opened.read_row_group(part, columns=columns)
         except (_pages.PagesError, ValueError, OSError) as err:
             raise InvalidError(f"reading part {part} of {path}: {err}") from err

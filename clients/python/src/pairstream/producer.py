@@ -70,10 +70,6 @@ class Publisher:
             headers |= {HEADER_SEQ: str(seq).encode(), HEADER_SOURCE: _NO_MARK}
         self._send(topic, lane, value, headers=list(headers.items()))
 
-    def note(self, topic: str, key: str, value: bytes) -> None:
-        """Queue a note for a compacted topic. The last note of a key counts."""
-        self._send(topic, 0, value, key=key.encode())
-
     def _send(self, topic: str, lane: int, value: bytes, **more: Any) -> None:
         name = topic_name(topic, self.config.namespace)
         until = time.monotonic() + self.timeout
@@ -114,7 +110,9 @@ class Publisher:
 
 
 class PairProducer(Publisher):
-    """Publishes pairs to the lanes where they belong.
+    """Publishes pairs to the lanes where they belong: of images inline, or of references that you name.
+
+    Whole tars, tables and lists are published by `pairstream produce`, which goes on where it was stopped.
 
     Nothing goes to lanes of which one has ended with a final seal, but EndedError is raised: what comes behind that is set aside.
     """

@@ -243,18 +243,6 @@ def identity(config: Config, *, timeout: float = 10.0) -> dict[str, str]:
     return {"cluster": str(cluster), "namespace": config.namespace, "scored": str(described.topic_id)}
 
 
-def topic_id(config: Config, topic: str, *, timeout: float = 10.0) -> str:
-    """Return the id of a topic in hexadecimal digits, as Go writes it; "" where topics have no ids. A topic that is made anew has another."""
-    name = topic_name(topic, config.namespace)
-    admin = AdminClient({**config.client(), "enable.metrics.push": False})
-    try:
-        found = admin.describe_topics(TopicCollection([name]), request_timeout=timeout)[name].result(timeout).topic_id
-    except KafkaException as err:
-        raise BrokerError(f"looking for topic {name} (KAFKA_BROKERS, NAMESPACE): {err}") from err
-    low, high = (part % (1 << 64) for part in (found.get_least_significant_bits(), found.get_most_significant_bits()))
-    return f"{high:016x}{low:016x}" if high or low else ""
-
-
 class Lag:
     """Commits how far a reader is to the stage's consumer group, for `pairstream status` and lag dashboards.
 
