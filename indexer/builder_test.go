@@ -26,7 +26,7 @@ type nouns struct{}
 
 func (nouns) Nouns(caption string) []string {
 	var found []string
-	for _, word := range strings.Fields(strings.ToLower(caption)) {
+	for word := range strings.FieldsSeq(strings.ToLower(caption)) {
 		if len(word) >= 4 {
 			found = append(found, word)
 		}
@@ -351,7 +351,7 @@ func TestAddingAgainGivesTheSameGroup(t *testing.T) {
 	}
 	resumed := must.Get(indexer.NewBuilder(next, o, cpu.Engine{}, nouns{}, nil))(t)
 	after, _ := run(resumed, first, 2*size)
-	if got := append(before, after...); !slices.EqualFunc(got, whole, bytes.Equal) {
+	if got := slices.Concat(before, after); !slices.EqualFunc(got, whole, bytes.Equal) {
 		t.Errorf("%d and then %d groups with other records than the %d of a run without a crash", len(before), len(after), len(whole))
 	}
 }

@@ -390,8 +390,7 @@ func (d *document) describe(t reflect.Type) node {
 }
 
 func (d *document) addFields(t reflect.Type, required *[]any, properties *node) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous {
 			d.addFields(f.Type, required, properties)
 			continue

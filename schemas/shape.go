@@ -123,8 +123,7 @@ func shapeOf(t reflect.Type) *shape {
 
 func structShape(t reflect.Type) *shape {
 	s := &shape{kind: kindStruct}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous {
 			s.inlined = f.Name
 			s.fields = append(s.fields, structShape(f.Type).fields...)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -58,10 +59,8 @@ func validateText(field, s string, most int) error {
 
 // validateOneOf checks an enumeration. A new value needs a new major version, because an old reader would refuse it.
 func validateOneOf(field, s string, known ...string) error {
-	for _, k := range known {
-		if s == k {
-			return nil
-		}
+	if slices.Contains(known, s) {
+		return nil
 	}
 	return invalid("%s is %.64q, want one of %s", field, s, strings.Join(known, ", "))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
@@ -277,8 +278,8 @@ func (t *Trainer) giveRun(s *torch.Scope, run int, give Give) error {
 // take takes some parameters out of the open step: the sums of all its batches, added along the tree.
 func (o *openStep) take(params []int) []*torch.Tensor {
 	sums := make([]*torch.Tensor, len(params))
-	for n := len(o.sums) - 1; n >= 0; n-- {
-		grads := o.sums[n].grads
+	for _, sum := range slices.Backward(o.sums) {
+		grads := sum.grads
 		if len(grads) == 0 {
 			continue // set aside
 		}

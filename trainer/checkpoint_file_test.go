@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,7 +25,7 @@ func writeTestCheckpoint(t *testing.T, folder string, step int64) string {
 		{Name: "w", Tensor: safetensors.FromFloat32s([]float32{1, 2, float32(step)}, 3)},
 		{Name: "a", Tensor: safetensors.FromInt64s([]int64{step}, 1)},
 	}
-	must.Do(t, writeSealed(path, tensors, map[string]string{metadataStep: fmt.Sprint(step)}))
+	must.Do(t, writeSealed(path, tensors, map[string]string{metadataStep: strconv.FormatInt(step, 10)}))
 	return path
 }
 

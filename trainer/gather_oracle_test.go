@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/base/rng"
@@ -125,7 +126,7 @@ func TestGatheredLossIsThatOfTheLargeMatrix(t *testing.T) {
 			own := func(rows [][]float64) [][]float64 { return rows[batch*n : (batch+1)*n] }
 			want, gradients := 0.0, map[string][]float64{}
 			for i := batch * n; i < (batch+1)*n; i++ {
-				allTexts, allImages := append(text.keys[:len(text.keys):len(text.keys)], text.queue...), append(image.keys[:len(image.keys):len(image.keys)], image.queue...)
+				allTexts, allImages := slices.Concat(text.keys, text.queue), slices.Concat(image.keys, image.queue)
 				loss, grad := oracleRow(o, image.features[i], image.keys[i], text.features[i], allTexts, allImages, positives[i])
 				want, gradients["image"] = want+loss/(2*n), append(gradients["image"], grad...)
 				loss, grad = oracleRow(o, text.features[i], text.keys[i], image.features[i], allImages, allTexts, positives[i])

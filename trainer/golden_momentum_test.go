@@ -196,7 +196,7 @@ func checkMomentumState(t *testing.T, v vectors, tr *Trainer, p precision, n int
 		}
 		golden.Close(t, name, rows.Float64s(), want, p.forward, 0)
 	}
-	size := int64(v.Must("in.image_queue").Shape[1])
+	size := v.Must("in.image_queue").Shape[1]
 	wantInts(t, "queue_ptr", []int64{(v.Int64s("in.queue_ptr")[0] + int64(n)) % size}, v.Int64s("out.queue_ptr"))
 	compared := 0
 	for i, param := range tr.model.Params() {

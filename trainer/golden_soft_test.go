@@ -45,7 +45,7 @@ func TestGoldenSoftLabels(t *testing.T) {
 				images, texts := labels(i2t, t2i), labels(t2i, i2t)
 				golden.Close(t, "label_i2t", images, v.Float64s(c.prefix+".label_i2t"), 1e-10, 0)
 				golden.Close(t, "label_t2i", texts, v.Float64s(c.prefix+".label_t2i"), 1e-10, 0)
-				both := append(images, texts...)
+				both := slices.Concat(images, texts)
 				sorted := meanSortedLabels(both, int(columns))
 				golden.Close(t, "mean_sorted", sorted, v.Float64s(c.prefix+".mean_sorted"), 1e-10, 0)
 				groups := softLabelGroups(sorted, config.B)

@@ -148,7 +148,7 @@ func TestReadBatches(t *testing.T) {
 		must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, lane, seq, stream.Mark{}, r))
 	}
 	must.Do(t, p.Close(t.Context()))
-	args := []string{"-m", "pairstream", "read", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace, "--topic", "scored", "--lane", fmt.Sprint(lane)}
+	args := []string{"-m", "pairstream", "read", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace, "--topic", "scored", "--lane", strconv.Itoa(lane)}
 	lines := strings.Split(strings.TrimSpace(mustRun(t, run, args...)), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d batches, want 2:\n%s", len(lines), strings.Join(lines, "\n"))

@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,11 +97,11 @@ func told(events []stagetest.Event) string {
 		case *schemas.Embedding:
 			words = append(words, "+"+strings.TrimPrefix(r.Caption, "caption "))
 		case *schemas.Refusal:
-			words = append(words, "-"+fmt.Sprint(e.Resume.Inputs[0].Offset-1))
+			words = append(words, "-"+strconv.FormatInt(e.Resume.Inputs[0].Offset-1, 10))
 		case *schemas.Seal:
 			words = append(words, "seal")
 		default:
-			words = append(words, "x"+fmt.Sprint(e.Dead.Offset))
+			words = append(words, "x"+strconv.FormatInt(e.Dead.Offset, 10))
 		}
 	}
 	return strings.Join(words, " ")

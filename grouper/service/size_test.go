@@ -1,7 +1,7 @@
 package service
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,10 +28,10 @@ func TestBatchesThatNoTopicTakesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{
-				"KAFKA_BROKERS": "localhost:9092", "STRATEGY": "random", "BATCH_SIZE": fmt.Sprint(test.batch), "CANDIDATES": fmt.Sprint(test.candidates),
+				"KAFKA_BROKERS": "localhost:9092", "STRATEGY": "random", "BATCH_SIZE": strconv.Itoa(test.batch), "CANDIDATES": strconv.Itoa(test.candidates),
 			}
 			if test.limit > 0 {
-				env["KAFKA_MAX_MESSAGE_BYTES"] = fmt.Sprint(test.limit)
+				env["KAFKA_MAX_MESSAGE_BYTES"] = strconv.FormatInt(test.limit, 10)
 			}
 			_, err := config.Parse[service.Config[Settings]](env)
 			switch {

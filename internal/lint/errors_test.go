@@ -40,7 +40,7 @@ func asksForCanceled(f source) (out []string) {
 	ast.Inspect(f.ast, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if ok && isSelector(call.Fun, "errors", "Is") && len(call.Args) == 2 && isSelector(call.Args[1], "context", "Canceled") {
-			out = append(out, fmt.Sprintf("%s: errors.Is(_, context.Canceled) passes over what failed besides: ask interrupt.Failure", f.at(n)))
+			out = append(out, f.at(n)+": errors.Is(_, context.Canceled) passes over what failed besides: ask interrupt.Failure")
 		}
 		return true
 	})

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"fmt"
 	"go/ast"
 	"os"
 	"os/exec"
@@ -47,7 +46,7 @@ func TestFoldersAreRemovedByTheirOwner(t *testing.T) {
 func removals(f source) (out []string) {
 	ast.Inspect(f.ast, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && isSelector(call.Fun, "os", "RemoveAll") {
-			out = append(out, fmt.Sprintf("%s: os.RemoveAll may remove what is not ours: ask ownedfolder.Folder", f.at(n)))
+			out = append(out, f.at(n)+": os.RemoveAll may remove what is not ours: ask ownedfolder.Folder")
 		}
 		return true
 	})

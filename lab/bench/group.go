@@ -79,7 +79,7 @@ func (w *groupWorker) sample(context.Context, *answer) error {
 			return err
 		}
 		for place, h := range hits {
-			if got := w.found.V2T[at*k+place]; int64(got) != int64(h.Row) {
+			if got := w.found.V2T[at*k+place]; int64(got) != h.Row {
 				return fmt.Errorf("text %d of image %d is that of pair %d, want %d", place, at, got, h.Row)
 			}
 		}

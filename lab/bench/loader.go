@@ -142,5 +142,5 @@ func sameEpoch(n int, sides []*side) ([]string, error) {
 			return nil, fmt.Errorf("%s loads other pairs than %s: %v and %v of %d", loaderSides[i], loaderSides[0], a.Values, first.Values, n)
 		}
 	}
-	return []string{fmt.Sprintf("%s give the same pixels and captions", strings.Join(loaderSides, ", "))}, nil
+	return []string{strings.Join(loaderSides, ", ") + " give the same pixels and captions"}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"maps"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func crawlOf(t *testing.T, dir string, captions ...string) []schemas.Sample {
 		im.Set(0, 0, color.NRGBA{R: byte(i), A: 255})
 		var encoded bytes.Buffer
 		must.Do(t, png.Encode(&encoded, im))
-		must.Do(t, out.Write(fmt.Sprint(i), shard.File{Ext: "png", Data: encoded.Bytes()}, shard.File{Ext: "txt", Data: []byte(caption)}))
+		must.Do(t, out.Write(strconv.Itoa(i), shard.File{Ext: "png", Data: encoded.Bytes()}, shard.File{Ext: "txt", Data: []byte(caption)}))
 	}
 	must.Do(t, out.Close())
 	var samples []schemas.Sample

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -112,7 +113,7 @@ func TestEvaluationBesideTraining(t *testing.T) {
 		if figures == nil {
 			figures = got
 		}
-		if !maps.EqualFunc(got, figures, func(a, b schemas.Measures) bool { return maps.Equal(a, b) }) || len(got) < 4 {
+		if !maps.EqualFunc(got, figures, maps.Equal) || len(got) < 4 {
 			t.Errorf("%s: evaluations %v, want %v", c.name, got, figures)
 		}
 		checkBest(t, in, folder, got)
@@ -128,7 +129,7 @@ func TestEvaluationBesideTraining(t *testing.T) {
 	if !maps.Equal(tensorsOf(t, files[len(files)-1]), weights) {
 		t.Error("killed: other weights than without")
 	}
-	if got := evaluationsIn(t, log); !maps.EqualFunc(got, figures, func(a, b schemas.Measures) bool { return maps.Equal(a, b) }) {
+	if got := evaluationsIn(t, log); !maps.EqualFunc(got, figures, maps.Equal) {
 		t.Errorf("killed: evaluations %v, want %v", got, figures)
 	}
 	checkBest(t, in, folder, figures)
@@ -153,7 +154,7 @@ func checkBest(t *testing.T, in func(string) string, folder string, figures map[
 	}
 	path := filepath.Join(folder, "best.safetensors")
 	f := must.Get(safetensors.Open(path))(t)
-	if got := f.Metadata["pairstream.step"]; got != fmt.Sprint(step) {
+	if got := f.Metadata["pairstream.step"]; got != strconv.FormatInt(step, 10) {
 		t.Errorf("the best checkpoint is of step %s, want %d: %v", got, step, figures)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644 {

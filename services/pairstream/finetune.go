@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,7 +78,7 @@ func fineTuneEnvironment(environ map[string]string) (map[string]string, error) {
 	name := environ[recipe.Variable]
 	if strings.HasPrefix(name, "gpn-s") || name == "albef" || name == "tcl" {
 		defaults["ITC_TARGETS"] = string(trainer.Distilled)
-		defaults["ITC_TRIPLE"] = fmt.Sprint(strings.HasSuffix(name, "tcl"))
+		defaults["ITC_TRIPLE"] = strconv.FormatBool(strings.HasSuffix(name, "tcl"))
 	}
 	defaults["MOMENTUM_QUEUE"] = "65536"
 	if environ["MOMENTUM"] == "false" {

@@ -133,7 +133,7 @@ func TestConDIsPreTrainedAsMAFASays(t *testing.T) {
 	_, line, found := strings.Cut(page, "export RECIPE=mafa CANDIDATES=0")
 	line, _, _ = strings.Cut("RECIPE=mafa CANDIDATES=0"+line, "\n")
 	environ := map[string]string{}
-	for _, word := range strings.Fields(line) {
+	for word := range strings.FieldsSeq(line) {
 		variable, value, _ := strings.Cut(word, "=")
 		environ[variable] = value
 	}

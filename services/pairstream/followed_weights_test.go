@@ -3,11 +3,11 @@
 package main
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +32,7 @@ func TestEncoderFollowsTheTrainer(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
 	for variable, value := range map[string]string{
-		"ENCODER_CHECKPOINT": "@latest", "GROUP_SIZE": fmt.Sprint(perLane), "CHECKPOINT_EVERY": "1", "STREAM_SESSION_TIMEOUT": "1s", "ENCODER_BATCH_SIZE": "3",
+		"ENCODER_CHECKPOINT": "@latest", "GROUP_SIZE": strconv.Itoa(perLane), "CHECKPOINT_EVERY": "1", "STREAM_SESSION_TIMEOUT": "1s", "ENCODER_BATCH_SIZE": "3",
 	} {
 		t.Setenv(variable, value)
 	}

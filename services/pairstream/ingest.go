@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +39,7 @@ func newIngestCommand() *cobra.Command {
 			environ["INGEST_ADDR"] = ingest.DefaultAddr
 		}
 		if cmd.Flags().Changed("max-lag") {
-			environ["INGEST_MAX_LAG"] = fmt.Sprint(maxLag)
+			environ["INGEST_MAX_LAG"] = strconv.FormatInt(maxLag, 10)
 		}
 		s, err := config.Parse[ingestSettings](environ)
 		if err != nil {

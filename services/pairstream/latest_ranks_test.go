@@ -3,9 +3,9 @@
 package main
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +27,7 @@ func TestEncoderFollowsRanks(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
 	for variable, value := range map[string]string{
-		"ENCODER_CHECKPOINT": "@latest", "GROUP_SIZE": fmt.Sprint(perLane), "CHECKPOINT_EVERY": "1", "STEP_BATCHES": "2", "STREAM_SESSION_TIMEOUT": "1s",
+		"ENCODER_CHECKPOINT": "@latest", "GROUP_SIZE": strconv.Itoa(perLane), "CHECKPOINT_EVERY": "1", "STEP_BATCHES": "2", "STREAM_SESSION_TIMEOUT": "1s",
 	} {
 		t.Setenv(variable, value)
 	}

@@ -4,7 +4,7 @@ package main
 
 import (
 	"crypto/sha256"
-	"fmt"
+	"encoding/hex"
 	"io"
 	"maps"
 	"net/url"
@@ -33,9 +33,9 @@ func (w *world) forget(a action) {
 	if len(images) > 0 && a.B%3 > 0 {
 		image = slices.SortedFunc(maps.Keys(images), func(x, y schemas.ImageID) int { return slices.Compare(x[:], y[:]) })[k%len(images)]
 	}
-	name, flag := fmt.Sprintf("%x", image[:]), "--image-sha256"
+	name, flag := hex.EncodeToString(image[:]), "--image-sha256"
 	if pair, ok := images[image]; ok && a.B%3 == 1 {
-		name, flag = fmt.Sprintf("%x", pair[:]), "--pair"
+		name, flag = hex.EncodeToString(pair[:]), "--pair"
 	}
 	list := filepath.Join(w.dir, "names")
 	w.check(os.WriteFile(list, []byte(name+"\n"), 0o600))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,12 +119,12 @@ func newWorld(t *testing.T, rt *rapid.T, s site, brokers string, sum *tally) *wo
 		w.old[stage] = s.before != ""
 	}
 	var err error
-	if w.dir, err = os.MkdirTemp("", "operator"); err != nil {
+	if w.dir, err = os.MkdirTemp("", "operator"); err != nil { //nolint:usetesting // rapid plays many worlds in one test, and each is removed at its end
 		rt.Fatal(err)
 	}
 	w.restoreTars()
 	w.env = map[string]string{
-		"KAFKA_BROKERS": brokers, "LANES": fmt.Sprint(worldLanes), "SEED": "3", "BUCKET_ROOTS": "file://" + w.bucket(), "TRAIN_EXIT_AT_END": "true",
+		"KAFKA_BROKERS": brokers, "LANES": strconv.Itoa(worldLanes), "SEED": "3", "BUCKET_ROOTS": "file://" + w.bucket(), "TRAIN_EXIT_AT_END": "true",
 		"ENCODER_CHECKPOINT": s.weights, "COND_CHECKPOINT": s.weights, "COND_MIN_PRECISION": "0", "TRAIN_INIT": s.weights, "TORCH_THREADS": "1",
 		"ENCODER_BATCH_SIZE": "3", "GROUP_SIZE": "6", "CLUSTERS": "2", "NEIGHBORS_K": "2", "NEIGHBORS_K1": "2", "NEIGHBORS_K2": "4", "NOUN_MIN_COUNT": "1",
 		"EPOCHS": "2", "EPOCH_GROUPS": "1", "STEP_BATCHES": "1", "BATCH_SIZE": "4", "QUEUE_SIZE": "8", "SEARCH_SPACE": "8", "CANDIDATES": "1", "UNI_WEIGHT": "1", "GNS_CLUSTERS": "1", "GNS_PER_CLUSTER": "2",

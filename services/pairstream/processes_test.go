@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -255,7 +256,7 @@ func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
 	} {
 		t.Setenv(name, value)
 	}
-	mustCommand(t, "synth", in("scenes"), "--scenes", fmt.Sprint(scenes), "--side", "48")
+	mustCommand(t, "synth", in("scenes"), "--scenes", strconv.Itoa(scenes), "--side", "48")
 	mustCommand(t, "bootstrap", in("scenes"), "--preset", "micro", "--steps", "1", "--batch", "4", "--out", in("w.safetensors"))
 	return in
 }

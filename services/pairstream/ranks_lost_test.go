@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,7 +126,7 @@ func ranksKilled(t *testing.T, name string, settings map[string]string) {
 	in := setUpPipeline(t, 8)
 	// Training goes on at the machine's speed, and waits for the next of these. So it never ends before the last loss.
 	const portions = 8
-	mustCommand(t, "synth", in("portions"), "--scenes", fmt.Sprint(18*portions), "--side", "48", "--per-shard", "18")
+	mustCommand(t, "synth", in("portions"), "--scenes", strconv.Itoa(18*portions), "--side", "48", "--per-shard", "18")
 	fed := 0
 	feed := func() {
 		t.Helper()

@@ -3,8 +3,8 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,9 +96,9 @@ func TestImagesLostOnOneRank(t *testing.T) {
 	}
 	want := lastCheckpoint(t, in("two"))
 	for _, world := range []int{1, 4} {
-		t.Setenv("CHECKPOINT_DIR", in(fmt.Sprint(world)))
+		t.Setenv("CHECKPOINT_DIR", in(strconv.Itoa(world)))
 		endOf(t, startRanks(t, world))
-		if got := lastCheckpoint(t, in(fmt.Sprint(world))); got != want {
+		if got := lastCheckpoint(t, in(strconv.Itoa(world))); got != want {
 			t.Errorf("%d ranks repeat the steps and get %s, want %s", world, got, want)
 		}
 	}

@@ -69,7 +69,7 @@ func newRack(t *testing.T, in func(string) string, encoder *process, peak func()
 // publish sends a pair whose image lies in a file of its own.
 func (r *rack) publish(encoded []byte, caption string) schemas.PairID {
 	r.t.Helper()
-	path := filepath.Join(r.pictures, fmt.Sprintf("%d", r.sent*1000+r.probes))
+	path := filepath.Join(r.pictures, strconv.Itoa(r.sent*1000+r.probes))
 	must.Do(r.t, os.WriteFile(path, encoded, 0o644))
 	p := &schemas.Pair{ImageID: schemas.NewImageID(encoded), Caption: caption, Image: &schemas.ImageRef{URI: "file://" + path, Size: int64(len(encoded))}}
 	p.ID = schemas.NewPairID(p.ImageID, caption)

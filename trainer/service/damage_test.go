@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ func awaitState(t *testing.T, log *stream.Log, features, states []string) {
 		got, have = nil, nil
 		agree := true
 		for lane, l := range lags {
-			got, have = append(got, l.State), append(have, fmt.Sprint(lastOf(t, log)[lane]+1))
+			got, have = append(got, l.State), append(have, strconv.FormatInt(lastOf(t, log)[lane]+1, 10))
 			agree = agree && (l.State == states[lane] || states[lane] != "" && strings.HasPrefix(l.State, states[lane]))
 		}
 		if agree && slices.Equal(have, features) {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"maps"
 	"reflect"
 	"testing"
 
@@ -10,9 +11,7 @@ import (
 
 func parse(environ map[string]string) (Settings, error) {
 	all := map[string]string{"BUCKET_ROOTS": "file:///data"}
-	for name, value := range environ {
-		all[name] = value
-	}
+	maps.Copy(all, environ)
 	return config.Parse[Settings](all)
 }
 
@@ -35,8 +34,7 @@ func TestNoOptionIsForgotten(t *testing.T) {
 
 func untagged(t *testing.T, options reflect.Type) {
 	t.Helper()
-	for i := range options.NumField() {
-		f := options.Field(i)
+	for f := range options.Fields() {
 		switch f.Type.Kind() {
 		case reflect.Struct:
 			untagged(t, f.Type)

@@ -133,13 +133,14 @@ func TestPodsAreTheirUsers(t *testing.T) {
 	for _, p := range pods(objects) {
 		stage := p.labels["app.kubernetes.io/component"]
 		user, set := fullname, find(objects, "ConfigMap", fullname).text("data", "KAFKA_SASL_USER")
-		if p.console() {
+		switch {
+		case p.console():
 			user += "-operator"
 			set = find(objects, "ConfigMap", fullname+"-console").text("data", "KAFKA_SASL_USER")
-		} else if stage == "ingest" { // a producer, which joins no group
+		case stage == "ingest": // a producer, which joins no group
 			user += "-producer"
 			set = find(objects, "ConfigMap", fullname+"-ingest").text("data", "KAFKA_SASL_USER")
-		} else if p.serves() {
+		case p.serves():
 			user += "-" + stage
 			set = find(objects, "ConfigMap", user).text("data", "KAFKA_SASL_USER")
 			if acls := fmt.Sprint(find(objects, "KafkaUser", user).list("spec", "authorization", "acls")); !strings.Contains(acls, "name:prod.pairstream-"+stage+" patternType:literal type:group") {

@@ -11,7 +11,7 @@ import (
 
 type custom struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata"`
 }
 
 type strimziKind struct {

@@ -164,7 +164,7 @@ func template(t *testing.T, values string) []byte {
 func render(t *testing.T, values string) []object {
 	t.Helper()
 	var objects []object
-	for _, text := range strings.Split("\n"+string(template(t, values)), "\n---\n") {
+	for text := range strings.SplitSeq("\n"+string(template(t, values)), "\n---\n") {
 		var o object
 		if err := yaml.UnmarshalStrict([]byte(text), &o); err != nil {
 			t.Fatalf("reading a rendered object: %v\n%s", err, text)

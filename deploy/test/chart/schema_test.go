@@ -114,8 +114,7 @@ func (g *generator) object(t reflect.Type) schema {
 }
 
 func (g *generator) fields(t reflect.Type, properties map[string]schema, required *[]string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		tag, ok := f.Tag.Lookup("json")
 		name, options, _ := strings.Cut(tag, ",")
 		switch {

@@ -117,12 +117,7 @@ func singular(word, tag string) string {
 // Contradicts reports whether another caption says of a thing what this one rules out: another colour, or two and more
 // of them in another number.
 func (c Caption) Contradicts(other Caption) bool {
-	for _, said := range other.things {
-		if c.rulesOut(said) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(other.things, c.rulesOut)
 }
 
 func (c Caption) rulesOut(said thing) bool {

@@ -45,7 +45,7 @@ func drawDistortion(rng *rand.Rand) (steps []step) {
 	if rng.Float64() < jitterChance {
 		var values [changes]float64
 		order := rng.Perm(changes)
-		for c := changeBrightness; c < changeHue; c++ {
+		for c := range changeHue {
 			values[c] = within(1-jitterFactor, 1+jitterFactor)
 		}
 		values[changeHue] = within(-jitterHue, jitterHue)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,7 +102,7 @@ func newWeb(t testing.TB) *web {
 	})
 	handle("/declares-much", func(rw http.ResponseWriter, _ *http.Request) { rw.Header().Set("Content-Length", "99999999999") })
 	handle("/declares-more", func(rw http.ResponseWriter, _ *http.Request) {
-		rw.Header().Set("Content-Length", fmt.Sprint(len(picture)+5))
+		rw.Header().Set("Content-Length", strconv.Itoa(len(picture)+5))
 		send(rw, picture)
 	})
 	var bomb bytes.Buffer // made before anyone waits for it

@@ -152,8 +152,7 @@ func download(t *testing.T, ctx context.Context, c *client, raw string) ([]chunk
 }
 
 func reasonOf(err error) string {
-	var f *failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return f.reason
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -331,7 +332,7 @@ func (s *schedule) setAside(h *host, now time.Time) (pause time.Duration, givenU
 	pause = s.timeout * time.Duration(min(firstPause<<min(h.pauses, 16), maxPause))
 	h.until = now.Add(pause)
 	if h.pauses++; h.pauses > 1 {
-		givenUp = append(h.first, h.rows...)
+		givenUp = slices.Concat(h.first, h.rows)
 		h.first, h.rows = nil, nil
 	}
 	return pause, givenUp

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -80,7 +81,7 @@ func TestAddressesAndCodingsAsTheyAre(t *testing.T) {
 		add(host.URL+"/?coding="+coding, "content_encoding")
 	}
 	for _, around := range []string{" %s ", "\u00a0%s", "%s\r", "\u3000%s\u3000"} {
-		add(fmt.Sprintf(around, host.URL+"/?around="+fmt.Sprint(len(urls))), "image")
+		add(fmt.Sprintf(around, host.URL+"/?around="+strconv.Itoa(len(urls))), "image")
 	}
 	if got := crawl(t, options(), &web{Server: host}, urls...); !reflect.DeepEqual(got, want) {
 		for u, outcome := range want {

@@ -75,7 +75,7 @@ func (r *report) lane(ctx context.Context, topic schemas.Topic, lane int) error 
 		switch {
 		case errors.Is(stream.NewerVersion(&rec, err), stream.ErrDamaged):
 			newer.add(&rec)
-		case err == nil && r.holds(topic, record): // other bytes are no record of ours
+		case err == nil && r.holds(record): // other bytes are no record of ours
 			found.add(&rec)
 		}
 	}
@@ -96,7 +96,7 @@ func (r *Remaining) add(rec *stream.Record) {
 }
 
 // holds reports whether a record has the image, its caption or its vectors.
-func (r *report) holds(topic schemas.Topic, record schemas.Record) bool {
+func (r *report) holds(record schemas.Record) bool {
 	switch v := record.(type) {
 	case *schemas.Pair:
 		return r.set.Crawled(v)

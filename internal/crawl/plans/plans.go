@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -190,7 +191,7 @@ func (w *Writer) of(epoch int32) (*file, error) {
 	}
 	h := sha256.New()
 	file := &file{File: File{Name: name, Epoch: epoch, Lane: w.lane}, f: f, sum: func() []byte { return h.Sum(nil) }}
-	file.w = parquet.NewGenericWriter[Row](io.MultiWriter(f, h), parquet.Compression(&parquet.Snappy), parquet.CreatedBy("pairstream", fmt.Sprint(Version), ""))
+	file.w = parquet.NewGenericWriter[Row](io.MultiWriter(f, h), parquet.Compression(&parquet.Snappy), parquet.CreatedBy("pairstream", strconv.Itoa(Version), ""))
 	w.open[epoch] = file
 	return file, nil
 }

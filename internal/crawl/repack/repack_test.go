@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -17,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -145,7 +145,7 @@ func (w *world) again() *world {
 	for start := 0; start < len(w.ids); start += schemas.ChunkMembers {
 		c := &schemas.NeighborChunk{Group: schemas.GroupID{Lane: 2, Seq: 7}, Start: int32(start)}
 		for i := start; i < min(start+schemas.ChunkMembers, len(w.ids)); i++ {
-			id := schemas.NewPairID(w.ids[i], fmt.Sprint(i))
+			id := schemas.NewPairID(w.ids[i], strconv.Itoa(i))
 			c.IDs = append(c.IDs, id[:]...)
 			c.Cluster, c.ObjEnd = append(c.Cluster, 0), append(c.ObjEnd, 0)
 		}

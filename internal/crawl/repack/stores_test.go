@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"image"
 	"image/jpeg"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"log/slog"
 	"net/url"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/crawl/repack"
@@ -87,7 +87,7 @@ func copiesIn(t *testing.T, place string) {
 		t.Errorf("half an object is there: %t, %v", is, err)
 	}
 	for _, size := range []int{9, 11 << 20, 40 << 20} { // in one request, and in parts
-		name := fmt.Sprint(size)
+		name := strconv.Itoa(size)
 		write := func(fill byte) error {
 			return bucket.Write(t.Context(), name, func(w io.Writer) error { _, err := w.Write(bytes.Repeat([]byte{fill}, size)); return err })
 		}
@@ -108,7 +108,7 @@ func copiesIn(t *testing.T, place string) {
 		r := repack.New(source, bucket, func(schemas.ImageID) bool { return false }, repack.Options{Root: root, Side: 400, Workers: 4}, slog.New(slog.DiscardHandler))
 		c := &schemas.NeighborChunk{}
 		for i, id := range ids {
-			pair := schemas.NewPairID(id, fmt.Sprint(i))
+			pair := schemas.NewPairID(id, strconv.Itoa(i))
 			c.IDs, c.Cluster, c.ObjEnd = append(c.IDs, pair[:]...), append(c.Cluster, 0), append(c.ObjEnd, 0)
 		}
 		g := repack.Group{Chunks: []*schemas.NeighborChunk{c}, Image: func(i int) (schemas.ImageID, schemas.ImageRef) {

@@ -154,7 +154,7 @@ func plainMembers(raw json.RawMessage) (members []member, ok bool) {
 			return nil, false
 		}
 		end := d.InputOffset()
-		m.value = json.RawMessage(raw[end-int64(len(value)) : end])
+		m.value = raw[end-int64(len(value)) : end]
 		members = append(members, m)
 	}
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '}' {

@@ -139,7 +139,7 @@ func TestDrawsFromAListAreSeeded(t *testing.T) {
 	if slices.Sort(drawn); len(slices.Compact(drawn)) < 30 {
 		t.Errorf("40 seeds draw %d different samples", len(slices.Compact(drawn)))
 	}
-	for _, what := range strings.Split("0123456789abc", "") { // 16 of each picture and 53 of each caption are expected
+	for what := range strings.SplitSeq("0123456789abc", "") { // 16 of each picture and 53 of each caption are expected
 		if counts[what] < 4 {
 			t.Errorf("%s is drawn %d times of 160", what, counts[what])
 		}

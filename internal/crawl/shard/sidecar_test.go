@@ -43,8 +43,6 @@ func writeTable(t *testing.T, rows []crawled) []byte {
 	return buf.Bytes()
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // TestSidecar holds that the .parquet beside a tar adds columns, captions and addresses, and that its status counts.
 func TestSidecar(t *testing.T) {
 	dir := t.TempDir()
@@ -57,11 +55,11 @@ func TestSidecar(t *testing.T) {
 		member{name: "000000004.jpg", data: picture(t, 5)}, member{name: "000000004.txt", data: "five"}, member{name: "000000004.json", data: `{"status":"failed_to_resize"}`},
 	))
 	writeFile(t, dir, "00000.parquet", writeTable(t, []crawled{
-		{URL: "http://a/", Caption: ptr("ONE"), Similarity: ptr(0.25), Punsafe: 0.5, Key: "000000000", Status: "success", Width: ptr(int32(9)), Height: ptr(int32(8)), OriginalWidth: ptr(int64(1 << 40)), SHA256: ptr("00ff"), Tags: []string{"a", "b"}},
-		{URL: "http://b/", Caption: ptr(" two "), Key: "000000001", Status: "success"},
-		{URL: "http://c/", Key: "000000002", Status: "failed_to_download", Error: ptr("404")},
+		{URL: "http://a/", Caption: new("ONE"), Similarity: new(0.25), Punsafe: 0.5, Key: "000000000", Status: "success", Width: new(int32(9)), Height: new(int32(8)), OriginalWidth: new(int64(1 << 40)), SHA256: new("00ff"), Tags: []string{"a", "b"}},
+		{URL: "http://b/", Caption: new(" two "), Key: "000000001", Status: "success"},
+		{URL: "http://c/", Key: "000000002", Status: "failed_to_download", Error: new("404")},
 		{URL: "http://e/", Key: "000000004", Status: "success"},
-		{URL: "http://f/", Caption: ptr("no image"), Key: "000000009", Status: "failed_to_download"},
+		{URL: "http://f/", Caption: new("no image"), Key: "000000009", Status: "failed_to_download"},
 	}))
 	var got []*schemas.Pair
 	totals, err := shard.Scan(t.Context(), []string{dir}, shard.Visitor{
@@ -89,7 +87,7 @@ func TestSidecar(t *testing.T) {
 
 // TestDamagedSidecar: pairs go without columns, and one problem says why.
 func TestDamagedSidecar(t *testing.T) {
-	whole := writeTable(t, []crawled{{Key: "a", Caption: ptr("x"), Status: "success"}})
+	whole := writeTable(t, []crawled{{Key: "a", Caption: new("x"), Status: "success"}})
 	type other struct{ Name string }
 	var noKey bytes.Buffer
 	must.Do(t, parquet.Write(&noKey, []other{{"a"}}))

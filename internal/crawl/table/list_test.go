@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestListsCostTheirRows(t *testing.T) {
 	large, wide := strings.Repeat("x", 1<<20), strings.Repeat(",", 5000)
 	var names []string
 	for i := range 5000 {
-		names = append(names, fmt.Sprintf("%q:1", fmt.Sprint(i)))
+		names = append(names, fmt.Sprintf("%q:1", strconv.Itoa(i)))
 	}
 	for name, c := range map[string]struct {
 		file, text string

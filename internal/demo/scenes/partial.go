@@ -75,7 +75,7 @@ func SameWords(a, b string) bool { return slices.Equal(telling(a), telling(b)) }
 
 // telling returns the words of a caption for colours, shapes and numbers, sorted.
 func telling(caption string) (words []string) {
-	for _, w := range strings.Fields(strings.NewReplacer(",", " ", ".", " ").Replace(strings.ToLower(caption))) {
+	for w := range strings.FieldsSeq(strings.NewReplacer(",", " ", ".", " ").Replace(strings.ToLower(caption))) {
 		if shape, ok := ShapeOf(w); ok {
 			w = string(shape)
 		} else if !slices.Contains(Colours, Colour(w)) && !IsCount(w) {

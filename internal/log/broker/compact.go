@@ -197,7 +197,7 @@ func appendBatch(out []byte, b head, records []kmsg.Record) []byte {
 	}
 	batch, be := out[begin:], binary.BigEndian
 	be.PutUint32(batch[batchLength:], uint32(len(batch)-12))
-	be.PutUint16(batch[batchAttributes:], head(b).attributes()&^attrCodec)
+	be.PutUint16(batch[batchAttributes:], b.attributes()&^attrCodec)
 	be.PutUint32(batch[batchCount:], uint32(len(records)))
 	be.PutUint32(batch[batchCRC:], crc32.Checksum(batch[batchAttributes:], castagnoli))
 	return out

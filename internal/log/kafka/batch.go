@@ -112,11 +112,12 @@ func (d *batchDecoder) batch(raw []byte) error {
 	if err == nil {
 		data, err = decompress(kafka.Compression(b.Attributes&attrCodec), b.Records, d.limit)
 	}
-	if errors.Is(err, errSum) {
+	switch {
+	case errors.Is(err, errSum):
 		err = fmt.Errorf("broken batch: %w", err)
-	} else if errors.Is(err, errTooLarge) {
+	case errors.Is(err, errTooLarge):
 		err = fmt.Errorf("oversized batch: its records have more than %d bytes when they are decompressed", d.limit)
-	} else if err != nil {
+	case err != nil:
 		err = fmt.Errorf("broken batch: decompressing: %w", err)
 	}
 	c := recordCursor{rest: data, first: b.FirstOffset, time: b.FirstTimestamp}

@@ -212,8 +212,7 @@ func (e *brokerError) Unwrap() error { return e.err }
 // explain turns a failed connection into one line that names the setting to look at.
 func explain(cfg Config, err error) error {
 	broker, cause := strings.Join(cfg.Brokers, ","), err
-	var be *brokerError
-	if errors.As(err, &be) {
+	if be, ok := errors.AsType[*brokerError](err); ok {
 		broker, cause = be.broker, be.err
 	}
 	var (

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -334,7 +335,7 @@ func TestDeadLetterThatDoesNotFit(t *testing.T) {
 			cfg.MaxMessageBytes = 1 << 20
 			l := openLog(t, cfg)
 			if c.limit > 0 {
-				alterTopic(t, l, schemas.DeadLetters, "max.message.bytes", fmt.Sprint(c.limit))
+				alterTopic(t, l, schemas.DeadLetters, "max.message.bytes", strconv.Itoa(c.limit))
 				l = must.Get(Connect(t.Context(), cfg, Options{}))(t) // which does not know
 				t.Cleanup(l.Close)
 			}

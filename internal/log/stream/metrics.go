@@ -110,8 +110,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 // register registers *c, or takes over the equal collector of another Log of this process.
 func register[C prometheus.Collector](r prometheus.Registerer, c *C) error {
 	err := r.Register(*c)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
+	if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if existing, ok := already.ExistingCollector.(C); ok {
 			*c = existing
 			return nil

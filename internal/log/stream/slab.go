@@ -62,7 +62,8 @@ func (s *slab) renew() {
 
 // sequenced returns record seq of a lane.
 func (s *slab) sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema string, value []byte) message {
-	made := append(s.bytes, schema...)
+	made := s.bytes
+	made = append(made, schema...)
 	a := len(made)
 	made = strconv.AppendInt(made, seq, 10)
 	b := len(made)

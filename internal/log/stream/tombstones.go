@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/pairstream/pairstream/internal/log/kafka"
 
@@ -78,9 +79,7 @@ func (l *Log) TombstonesOf(ctx context.Context, namespaces []string) (map[string
 		case err != nil:
 			return nil, fmt.Errorf("reading what is taken back in NAMESPACE=%s: %w", namespace, err)
 		}
-		for key, value := range notes {
-			all[key] = value
-		}
+		maps.Copy(all, notes)
 	}
 	return all, nil
 }

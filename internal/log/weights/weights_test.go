@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -112,7 +113,7 @@ func TestOwnersAgree(t *testing.T) {
 	}
 	files := map[string]bool{"0": true}
 	for step := range rand.New(rand.NewPCG(1, 2)).IntN(8) + 8 {
-		name := fmt.Sprint(step + 1)
+		name := strconv.Itoa(step + 1)
 		files[name] = true
 		announce(t, log, name, int64(step+1))
 		stay := strings.Fields(retire(t, log))

@@ -275,10 +275,10 @@ func TestCondReport(t *testing.T) {
 		t.Errorf("AUC %v, %v, %v", r.EasyAUC, r.HardAUC, *r.CandidateAUC)
 	}
 	for _, want := range []Above{
-		{High: 0.5, Own: 0.5, Hard: 0.5, Precision: share(0.5), Recall: share(1)}, // a probability of 0.5 is not above 0.5
-		{High: 0.8, Own: 0.5, Hard: 0.5, Precision: share(0.5), Recall: share(1)},
-		{High: 0.9, Hard: 0.25, Precision: share(0), Recall: share(0)},
-		{High: 0.95, Recall: share(0)}, // nothing is above
+		{High: 0.5, Own: 0.5, Hard: 0.5, Precision: new(0.5), Recall: new(1.0)}, // a probability of 0.5 is not above 0.5
+		{High: 0.8, Own: 0.5, Hard: 0.5, Precision: new(0.5), Recall: new(1.0)},
+		{High: 0.9, Hard: 0.25, Precision: new(0.0), Recall: new(0.0)},
+		{High: 0.95, Recall: new(0.0)}, // nothing is above
 	} {
 		got := r.Above[slices.Index(Thresholds, want.High)]
 		same := func(a, b *float64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
@@ -322,5 +322,3 @@ func TestCondReportSaysWherePrecisionFalls(t *testing.T) {
 		}
 	}
 }
-
-func share(x float64) *float64 { return &x }

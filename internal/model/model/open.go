@@ -43,9 +43,9 @@ func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOpt
 	}
 	switch {
 	case isOpenCLIP(f):
-		return openCLIP(ctx, w, path, o, func() (*CLIP, error) { return loadOpenCLIP(ctx, w, f, path) })
+		return openCLIP(ctx, path, o, func() (*CLIP, error) { return loadOpenCLIP(ctx, w, f, path) })
 	case slices.ContainsFunc(f.Names(), func(name string) bool { return strings.HasPrefix(name, "vision_model.") }):
-		return openCLIP(ctx, w, path, o, func() (*CLIP, error) { return loadCLIP(ctx, w, f, path, CLIPOptions{}) })
+		return openCLIP(ctx, path, o, func() (*CLIP, error) { return loadCLIP(ctx, w, f, path, CLIPOptions{}) })
 	}
 	vocab, err := readVocab(o.VocabPath)
 	if err != nil {
@@ -112,7 +112,7 @@ func scriptWords(o EncoderOptions) (ScriptWords, error) {
 	})
 }
 
-func openCLIP(ctx context.Context, w *torch.Worker, path string, o EncoderOptions, load func() (*CLIP, error)) (*Encoder, error) {
+func openCLIP(ctx context.Context, path string, o EncoderOptions, load func() (*CLIP, error)) (*Encoder, error) {
 	words, err := readMerges(o.MergesPath)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", path, err)

@@ -8,7 +8,7 @@ func TestParametersAreThoseOfAModel(t *testing.T) {
 	for _, p := range newModel(t, workerOf(t, 1), c, 1).Params() {
 		n := int64(1)
 		for _, size := range p.Tensor.Shape() {
-			n *= int64(size)
+			n *= size
 		}
 		want += n
 	}

@@ -1,9 +1,11 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/rng"
@@ -149,7 +151,7 @@ func fromFile(f *safetensors.File, rename func(string) []string, side int) func(
 			}
 			return t, nil
 		}
-		return safetensors.Tensor{}, fmt.Errorf("is missing")
+		return safetensors.Tensor{}, errors.New("is missing")
 	}
 }
 
@@ -159,7 +161,7 @@ func shapeString(shape []int64) string {
 	}
 	var parts []string
 	for _, d := range shape {
-		parts = append(parts, fmt.Sprint(d))
+		parts = append(parts, strconv.FormatInt(d, 10))
 	}
 	return strings.Join(parts, "x")
 }

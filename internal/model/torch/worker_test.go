@@ -205,8 +205,7 @@ func TestTensorsRefuse(t *testing.T) {
 			fn(s)
 			return nil
 		})
-		var failed *torch.Error
-		if !errors.As(err, &failed) {
+		if _, ok := errors.AsType[*torch.Error](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -104,7 +105,7 @@ func assumptions(r Request) []Assumption {
 		Assumption{"bytes of a pair in the log, every epoch", fmt.Sprintf("%.0f", EveryEpoch(r.Model.Dim)), Measured, "make simulate, bytes; a positive in every sample"},
 		Assumption{"an image in the bucket", fmt.Sprintf("%.3g KB", r.Image/1e3), Chosen, "--image; the default is docs/scaling.md's mean"},
 		Assumption{"until training begins", percent(startShare) + " of the days", Chosen, "half fills the first groups, half closes them"},
-		Assumption{"copies of a record", fmt.Sprint(replication), Chosen, "replication of Kafka's topics"},
+		Assumption{"copies of a record", strconv.Itoa(replication), Chosen, "replication of Kafka's topics"},
 		Assumption{"a broker", fmt.Sprintf("%.0f TB, %.0f MB/s of writes", brokerBytes/1e12, brokerWrites/1e6), Chosen, "at least three"},
 	)
 }

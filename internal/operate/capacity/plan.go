@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -211,7 +212,7 @@ func (p *Plan) Print(out io.Writer) error {
 	fmt.Fprintf(w, "Processors instead of the indexers' GPUs: %d cores.\n", p.IndexerCores)
 	fmt.Fprint(w, "\nlog and bucket\n")
 	for _, row := range [][3]string{
-		{"brokers", fmt.Sprint(p.Brokers), "with every record three times"},
+		{"brokers", strconv.Itoa(p.Brokers), "with every record three times"},
 		{"storage", amount(p.Kept, "B"), "if what may go is removed, else " + amount(p.Everything, "B")},
 		{"writes", amount(p.Written, "B/s"), "by the stages, before replication"},
 		{"bucket", amount(p.Reads, "B/s"), amount(p.ReadImages, "") + " reads a second, without caches and copies"},

@@ -11,6 +11,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,9 +167,7 @@ func TestBrowserEveryPage(t *testing.T) {
 	s.describe("grit.json", map[string]string{"SEED": "7", "ECM_HIGH": "0.9"})
 	s.describe("mafa.json", map[string]string{"SEED": "7", "ECM_HIGH": "0.8"})
 	all := map[string]string{"pair": "/pairs/" + s.run.Pairs[7].ID.String()}
-	for name, path := range pages {
-		all[name] = path
-	}
+	maps.Copy(all, pages)
 	for _, window := range []struct {
 		name          string
 		width, height int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -316,9 +317,7 @@ func TestOnlyTheConsoleJudges(t *testing.T) {
 	}
 	for name, spoil := range map[string][2]string{"verdict": {"verdict", "maybe"}, "sample": {"sample", "all"}, "pair": {"image", "x"}} {
 		bad := url.Values{}
-		for k, v := range form {
-			bad[k] = v
-		}
+		maps.Copy(bad, form)
 		bad.Set(spoil[0], spoil[1])
 		if code, _, _ := s.ask(http.MethodPost, "/judgements", own, bad); code != 400 {
 			t.Errorf("a bad %s: %d", name, code)

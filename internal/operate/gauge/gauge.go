@@ -62,9 +62,7 @@ func Watch(w io.Writer, terminal bool, gauges []*Gauge) (stop func()) {
 	show(time.Now(), gauges)
 	quit := make(chan struct{})
 	var over sync.WaitGroup
-	over.Add(1)
-	go func() {
-		defer over.Done()
+	over.Go(func() {
 		ticks := time.NewTicker(lookEvery)
 		defer ticks.Stop()
 		printed := time.Now()
@@ -81,7 +79,7 @@ func Watch(w io.Writer, terminal bool, gauges []*Gauge) (stop func()) {
 				}
 			}
 		}
-	}()
+	})
 	return func() {
 		close(quit)
 		over.Wait()

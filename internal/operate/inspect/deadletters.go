@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func PrintLetters(w io.Writer, letters []stream.DeadLetter, now time.Time) error
 			reason = append(reason[:longestReason-1], '…')
 		}
 		rows = append(rows, []string{
-			fmt.Sprint(d.Number), p.ago(&d.Time), display.Printable(d.Stage), fmt.Sprintf("%s/%d/%d", display.Printable(string(d.Topic)), d.Lane, d.Offset), string(reason),
+			strconv.FormatInt(d.Number, 10), p.ago(&d.Time), display.Printable(d.Stage), fmt.Sprintf("%s/%d/%d", display.Printable(string(d.Topic)), d.Lane, d.Offset), string(reason),
 		})
 	}
 	p.table([]string{"number", "when", " stage", " topic/lane/offset", " reason"}, rows)

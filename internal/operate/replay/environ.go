@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/display"
@@ -131,7 +132,7 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 		}
 		values[name] = p.Overrides[name]
 	}
-	values["NAMESPACE"], values["LANES"] = p.Namespace, fmt.Sprint(m.Lanes)
+	values["NAMESPACE"], values["LANES"] = p.Namespace, strconv.Itoa(m.Lanes)
 	values["CHECKPOINT_DIR"], values["TRAIN_EXIT_AT_END"] = p.Checkpoints, "true"
 	values["RANK"], values["WORLD_SIZE"] = "0", "1" // which makes what several ranks make
 	for _, beside := range []string{"EVAL_EVERY", "EVAL_DATA", "CHECKPOINT_BEST", "CHECKPOINT_UPLOAD"} {

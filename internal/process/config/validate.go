@@ -11,7 +11,7 @@ import (
 // validate asks a struct of settings and the structs in it, in order, what is wrong with them.
 func validate(v reflect.Value, prefix string) error {
 	var problems []error
-	if s, ok := v.Addr().Interface().(interface{ Validate() error }); ok {
+	if s, ok := reflect.TypeAssert[interface{ Validate() error }](v.Addr()); ok {
 		for _, problem := range leaves([]error{s.Validate()}) {
 			problems = append(problems, variables(v.Type(), prefix, problem))
 		}
@@ -104,8 +104,7 @@ func problemsIn(err error) []*invalid.Problem {
 
 // nameFields notes the variable of every field of t.
 func nameFields(names map[invalid.Field]string, t reflect.Type, prefix, path string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if !f.IsExported() {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,7 +81,7 @@ func Run(ctx context.Context, o Options, environ map[string]string, out io.Write
 		environ["GRIT_FEATURES"] = string(grouper.SourceTraining)
 	}
 	if o.Epochs > 0 {
-		environ["EPOCHS"] = fmt.Sprint(o.Epochs)
+		environ["EPOCHS"] = strconv.Itoa(o.Epochs)
 	}
 	forgotten, err := readForgotten(ctx, environ, o.Log)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,7 +76,7 @@ func TestProcessesAreTheirOwn(t *testing.T) {
 		if _, err = fmt.Sscan(told, &variables, &one, &where, &pid, &arguments, &number, &failed); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		if variables != 2 || one != fmt.Sprint(i) || where != folder || pid != p.Pid || arguments != 1 || failed != "<nil>" || beside != "beside it\n" {
+		if variables != 2 || one != strconv.Itoa(i) || where != folder || pid != p.Pid || arguments != 1 || failed != "<nil>" || beside != "beside it\n" {
 			t.Errorf("process %d tells %q, want its two variables, its folder and its id", p.Pid, text)
 		}
 		numbers[number] = true

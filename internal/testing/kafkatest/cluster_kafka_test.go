@@ -163,7 +163,7 @@ func kafkaServers(t *testing.T, parent int) (pids []string) {
 		if err != nil {
 			continue // the thread has ended
 		}
-		for _, pid := range strings.Fields(string(children)) {
+		for pid := range strings.FieldsSeq(string(children)) {
 			if running(pid) {
 				pids = append(pids, pid)
 			}

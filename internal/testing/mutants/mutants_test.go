@@ -27,7 +27,7 @@ func TestPatchesApply(t *testing.T) {
 				}
 			}
 			known := testsOf(t, filepath.Join(root, m.Package))
-			for _, name := range strings.Split(m.Tests, "|") {
+			for name := range strings.SplitSeq(m.Tests, "|") {
 				if top := regexp.MustCompile(`^\^?(\w+)`).FindStringSubmatch(name); top == nil || !known[top[1]] {
 					t.Errorf("%s has no test %s", m.Package, name)
 				}

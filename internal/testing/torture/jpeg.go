@@ -19,7 +19,7 @@ func (p progressive) encode() []byte {
 	if p.components < 4 {
 		b = b[:2]
 	}
-	b = append(b, segment(0xdb, append([]byte{0}, ones(64)...))...)
+	b = append(b, segment(0xdb, append([]byte{0}, ones()...))...)
 	frame := []byte{8, byte(p.h >> 8), byte(p.h), byte(p.w >> 8), byte(p.w), byte(p.components)}
 	for c := range p.components {
 		sampling := byte(0x11)
@@ -83,7 +83,7 @@ func (p progressive) empty(component byte, n int) []byte {
 
 // dense returns a grey baseline JPEG without zero coefficients: two bits for each.
 func dense(w, h int, cut bool) []byte {
-	b := append([]byte{0xff, 0xd8}, segment(0xdb, append([]byte{0}, ones(64)...))...)
+	b := append([]byte{0xff, 0xd8}, segment(0xdb, append([]byte{0}, ones()...))...)
 	b = append(b, segment(0xc0, []byte{8, byte(h >> 8), byte(h), byte(w >> 8), byte(w), 1, 1, 0x11, 0})...)
 	b = append(b, segment(0xc4, append(append([]byte{0x00, 1}, make([]byte, 15)...), 1))...)
 	b = append(b, segment(0xc4, append(append([]byte{0x10, 1}, make([]byte, 15)...), 1))...)
@@ -109,8 +109,8 @@ func zeroBits(n int) []byte {
 	return b
 }
 
-func ones(n int) []byte {
-	b := make([]byte, n)
+func ones() []byte {
+	b := make([]byte, 64)
 	for i := range b {
 		b[i] = 1
 	}

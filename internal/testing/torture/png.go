@@ -54,11 +54,11 @@ func (p bomb) pixels() []byte {
 	return out.Bytes()
 }
 
-// squeezed returns so many zeros as zlib.
-func squeezed(n int64) []byte {
+// squeezed returns a gigabyte of zeros as zlib.
+func squeezed() []byte {
 	var out bytes.Buffer
 	z := zlib.NewWriter(&out)
-	zeros(z, n)
+	zeros(z, 1<<30)
 	mustClose(z)
 	return out.Bytes()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,7 +31,7 @@ func Tars() []Tar {
 		}
 	}
 	return append(append(oddTars(), furtherTars()...), []Tar{
-		{"110,000 captions of one image", many(110_000, func(i int) any { return fmt.Sprint(i) })},
+		{"110,000 captions of one image", many(110_000, func(i int) any { return strconv.Itoa(i) })},
 		{"300,000 captions that are no text", many(300_000, func(int) any { return 1 })},
 		{"captions nested 100,000 deep", func() []byte {
 			return pack(entry{name: "a.png", data: pixel}, entry{name: "a.json", data: []byte(`{"captions":` + strings.Repeat("[", 100_000))})
@@ -214,10 +215,10 @@ func otherTars() []Tar {
 func pax(key, value string) string {
 	rest := fmt.Sprintf(" %s=%s\n", key, value)
 	n := len(rest)
-	for n != len(rest)+len(fmt.Sprint(n)) {
-		n = len(rest) + len(fmt.Sprint(n))
+	for n != len(rest)+len(strconv.Itoa(n)) {
+		n = len(rest) + len(strconv.Itoa(n))
 	}
-	return fmt.Sprint(n) + rest
+	return strconv.Itoa(n) + rest
 }
 
 // special is a header with contents that describe the next one.

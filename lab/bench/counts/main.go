@@ -19,6 +19,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/pairstream/pairstream/discriminator"
@@ -93,7 +94,7 @@ func scaled(small, large testdevice.Counts, few, n int) testdevice.Counts {
 
 func table(small, large map[stage]testdevice.Counts, few, n int) string {
 	var t strings.Builder
-	t.WriteString("| a mini-batch of " + fmt.Sprint(n) + " | kernels | waits | products | read and written | float64 or int64 | predicted, H100 |\n|---|---|---|---|---|---|---|\n")
+	t.WriteString("| a mini-batch of " + strconv.Itoa(n) + " | kernels | waits | products | read and written | float64 or int64 | predicted, H100 |\n|---|---|---|---|---|---|---|\n")
 	for _, s := range stages {
 		c := scaled(small[s], large[s], few, n)
 		p := predict(c)

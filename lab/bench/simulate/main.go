@@ -17,7 +17,6 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	var err error
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == childCommand:
@@ -27,6 +26,7 @@ func main() {
 	default:
 		err = run(ctx, os.Args[1:], os.Stdout)
 	}
+	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "simulate:", err)
 		os.Exit(1)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/rng"
@@ -84,16 +85,16 @@ func table(rows [][]string) string {
 // tables turns results into rows.
 var tables = map[string]func(json.RawMessage) ([][]string, error){
 	"idle": rowsOf([]string{"GPUs", "an epoch of 40 lanes", "trainer idle, epochs planned at the end of the one before", "queues planned as they fill"}, func(r Idle) []string {
-		return []string{fmt.Sprint(r.GPUs), fmt.Sprintf("%.0f s", r.Epoch), percent(r.AtEnd), percent(r.Ahead)}
+		return []string{strconv.Itoa(r.GPUs), fmt.Sprintf("%.0f s", r.Epoch), percent(r.AtEnd), percent(r.Ahead)}
 	}),
 	"kills": rowsOf([]string{"killed before epoch", "records read again, a lane", "bytes", "seconds to the next batch, the slowest of the lanes", "since the kill", "processor seconds", "epochs of `features` kept"}, func(r Kill) []string {
 		return []string{
-			fmt.Sprint(r.Epoch), fmt.Sprintf("%.0f", r.Records), fmt.Sprintf("%.2f MB", r.Bytes/1e6), fmt.Sprintf("%.1f s", r.Seconds), fmt.Sprintf("%.1f s", r.Down), fmt.Sprintf("%.1f s", r.CPU),
+			strconv.Itoa(r.Epoch), fmt.Sprintf("%.0f", r.Records), fmt.Sprintf("%.2f MB", r.Bytes/1e6), fmt.Sprintf("%.1f s", r.Seconds), fmt.Sprintf("%.1f s", r.Down), fmt.Sprintf("%.1f s", r.CPU),
 			fmt.Sprintf("%.1f", r.Kept),
 		}
 	}),
 	"reads": rowsOf([]string{"samples of a batch read at once", "batches loaded at once", "trainer waits", "pairs/s, of 600"}, func(r Reads) []string {
-		return []string{fmt.Sprint(r.Workers), fmt.Sprint(r.Batches), percent(r.Waits), fmt.Sprintf("%.0f", r.Rate)}
+		return []string{strconv.Itoa(r.Workers), strconv.Itoa(r.Batches), percent(r.Waits), fmt.Sprintf("%.0f", r.Rate)}
 	}),
 	"bytes": rowsOf([]string{"topic", "bytes of a pair", "with positives", "how often"}, func(r Bytes) []string {
 		often := map[bool]string{false: "once", true: "every epoch"}[r.Epoch]
@@ -106,7 +107,7 @@ var tables = map[string]func(json.RawMessage) ([][]string, error){
 		}
 	}),
 	"ranks": rowsOf([]string{"ranks", "there and back", "counted, a rank and step, each way", "sent on the line, the most of all ranks", "received, the most", "seconds of a step, predicted", "measured"}, func(r Exchange) []string {
-		row := []string{fmt.Sprint(r.Ranks), fmt.Sprintf("%.0f ms", 1e3*r.RoundTrip), megabytes(r.Counted), megabytes(r.Sent), megabytes(r.Received), fmt.Sprintf("%.3f", r.Predicted), fmt.Sprintf("%.3f", r.Seconds)}
+		row := []string{strconv.Itoa(r.Ranks), fmt.Sprintf("%.0f ms", 1e3*r.RoundTrip), megabytes(r.Counted), megabytes(r.Sent), megabytes(r.Received), fmt.Sprintf("%.3f", r.Predicted), fmt.Sprintf("%.3f", r.Seconds)}
 		if r.Ranks > 1 && r.Seconds == 0 {
 			row[3], row[4], row[6] = "-", "-", "-"
 		}
@@ -114,7 +115,7 @@ var tables = map[string]func(json.RawMessage) ([][]string, error){
 	}),
 	"overlap": rowsOf([]string{"ranks", "backward pass", "the gradient leaves", "seconds of a step, predicted", "measured"}, func(r Overlap) []string {
 		leaves := map[bool]string{false: "behind it", true: "run by run beside it"}[r.Beside]
-		return []string{fmt.Sprint(r.Ranks), fmt.Sprintf("%.3f s", r.Backward), leaves, fmt.Sprintf("%.3f", r.Predicted), fmt.Sprintf("%.3f", r.Seconds)}
+		return []string{strconv.Itoa(r.Ranks), fmt.Sprintf("%.3f s", r.Backward), leaves, fmt.Sprintf("%.3f", r.Predicted), fmt.Sprintf("%.3f", r.Seconds)}
 	}),
 }
 

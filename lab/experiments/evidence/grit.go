@@ -77,7 +77,7 @@ func x5() Experiment {
 // x6 varies ALBEF-Base.
 func x6() Experiment {
 	point := func(arm, measure string) Point { return Point{arm, 0, measure} }
-	at := func(arm string, x float64, measure string) Point { return Point{arm, x, measure} }
+	at := func(arm string, x float64) Point { return Point{arm, x, "uov"} }
 	first := Row{"first model", "first", 0}
 	e := Experiment{
 		ID: "x6", Title: "Hard negatives and hidden words", Repeats: "GRIT-VLP Tables 1, 2, figure 4", Seeds: seeds(1, 8),
@@ -111,9 +111,9 @@ func x6() Experiment {
 		{Text: "hard negatives help more than ITC does, by ITM error", More: point("itm random itc", "itm_error"), Less: point("itm hard", "itm_error")},
 		{Text: "hard negatives help more than ITC does, by RSUM of ITM", More: point("itm hard", "itm_rsum"), Less: point("itm random itc", "itm_rsum")},
 		{Text: "hiding 50 % raises RSUM of ITM over 15 %", More: point("base 50", "itm_rsum"), Less: point("base 15", "itm_rsum")},
-		{Text: "hiding 50 % raises the UoV over 15 %, half of the words hidden", More: at("base 50", 50, "uov"), Less: at("base 15", 50, "uov")},
-		{Text: "hiding 50 % raises the UoV over 15 %, 75 % hidden", More: at("base 50", 75, "uov"), Less: at("base 15", 75, "uov")},
-		{Text: "hiding 75 % raises it over 50 %, 75 % hidden", More: at("base 75", 75, "uov"), Less: at("base 50", 75, "uov")},
+		{Text: "hiding 50 % raises the UoV over 15 %, half of the words hidden", More: at("base 50", 50), Less: at("base 15", 50)},
+		{Text: "hiding 50 % raises the UoV over 15 %, 75 % hidden", More: at("base 50", 75), Less: at("base 15", 75)},
+		{Text: "hiding 75 % raises it over 50 %, 75 % hidden", More: at("base 75", 75), Less: at("base 50", 75)},
 		{Text: "hiding 75 % lowers RSUM of ITM under that of 50 %", More: point("base 50", "itm_rsum"), Less: point("base 75", "itm_rsum")},
 	}
 	return e

@@ -1,6 +1,9 @@
 package evidence
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // taught are the measures of a model in the papers' regime.
 var taught = []Column{
@@ -239,7 +242,7 @@ func x10() Experiment {
 	cost := []Column{{"ms a pair and epoch", "ms", 1, 3}, {"of these Con-D", "con", 1, 3}, {"Con-D's share, %", "share", 100, 1}}
 	epochs := Table{Title: "MAFA as pairstream does it, by epoch", Head: "epoch", Columns: cost}
 	for epoch := range 3 {
-		epochs.Rows = append(epochs.Rows, Row{fmt.Sprint(epoch + 1), "mafa", float64(epoch + 1)})
+		epochs.Rows = append(epochs.Rows, Row{strconv.Itoa(epoch + 1), "mafa", float64(epoch + 1)})
 	}
 	e.Tables = []Table{{Title: "Processor time (MAFA Table 12)", Head: "recipe", Rows: rows, Columns: cost}, epochs}
 	ms := func(arm string) Point { return Point{arm, 0, "ms"} }

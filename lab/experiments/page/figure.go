@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -103,8 +104,8 @@ func drawArms(path string, f evidence.Figure, r *evidence.Result) error {
 	p.Add(plotter.NewGrid())
 	var points differences
 	var names []string
-	for i := len(f.Arms) - 1; i >= 0; i-- {
-		a := f.Arms[i]
+	for _, a := range slices.Backward(f.Arms) {
+
 		base := evidence.Point{Arm: f.Base, Name: f.Measure}
 		d := evidence.Claim{More: evidence.Point{Arm: a.Arm, X: a.X, Name: f.Measure}, Less: base}.Judge(r).Difference
 		if d.N == 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -151,7 +152,7 @@ func digest(vectors [][]float32) string {
 		}
 		h.Write(raw)
 	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // process is a rank.
