@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -205,7 +206,7 @@ func TestStrangersRuns(t *testing.T) {
 	}
 	run := func(c *Course) Run {
 		return Run{
-			Name: evil, Facts: []Fact{{evil, evil}}, Settings: map[string]string{evil: evil + fmt.Sprint(c.Curves), "URL": "http://a:hunter2@h/" + fmt.Sprint(len(c.Curves[0].Values))},
+			Name: evil, Facts: []Fact{{evil, evil}}, Settings: map[string]string{evil: evil + fmt.Sprint(c.Curves), "URL": "http://a:hunter2@h/" + strconv.Itoa(len(c.Curves[0].Values))},
 			Models: []Fact{{evil, evil}}, Topics: []Topic{{Name: evil}}, Course: c,
 		}
 	}
