@@ -1,11 +1,11 @@
 package imaging
 
-import "golang.org/x/sys/cpu"
+import "github.com/pairstream/pairstream/internal/base/instructions"
 
 // hasVector and hasWide say whether the processor runs the vector code; tests switch them off to compare.
 var (
-	hasVector = cpu.X86.HasAVX2
-	hasWide   = hasVector && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VNNI
+	hasVector = instructions.HasAVX2
+	hasWide   = hasVector && instructions.HasVNNI && instructions.HasVBMI
 )
 
 // horizontalVector filters the first pixels of a row, and returns how many: all whose reading and writing of whole

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #define PS_INLINE inline __attribute__((always_inline))
@@ -33,11 +34,18 @@ namespace pairstream {
 constexpr int64_t kLanes = 16;
 
 #if defined(__x86_64__)
+// limited_to says whether the switch of internal/base/instructions allows no more than some set.
+inline bool limited_to(const char *set) {
+  const char *limit = std::getenv("PAIRSTREAM_INSTRUCTIONS");
+  return limit != nullptr && std::strcmp(limit, set) == 0;
+}
 inline bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  return !limited_to("avx2") && !limited_to("portable") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
 }
-inline bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+inline bool has_avx2() {
+  return !limited_to("portable") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 #endif
 
 // exponential is e^x for x <= 0, within 2e-7 of its value, and exactly 0 where float32 has no normal number for it.

@@ -9,7 +9,7 @@ import (
 // CodeRows is how many rows of Codes are compared at a time.
 const CodeRows = 64
 
-// FastCodes says whether this processor compares codes at the speed of its memory.
+// FastCodes says whether this processor has instructions to compare codes, at about the speed of its memory.
 var FastCodes = hasCodes
 
 // Codes holds the rows of a Matrix as integers of 8 bits, all of one scale. A row is compared with all that are left in
@@ -21,9 +21,10 @@ type Codes struct {
 	dim    int
 	median float64  // length of a row
 	quads  int      // groups of four codes that a row has, a multiple of four
+	bias   int32    // what an anchor's codes are above their values in a product
 	left   int      // places in use
 	panels []uint32 // CodeRows places after another: the first four codes of each, then the next four of each
-	minus  []int32  // of each place: -128 times the sum of its codes, since those of an anchor are above by 128, and the row's shift
+	minus  []int32  // of each place: -bias times the sum of its codes, and the row's shift
 	rows   []int32  // of each place
 	places []int32  // of each row
 	shifts []int32  // of each row, which minus has already
@@ -41,7 +42,7 @@ func NewCodes(m *Matrix) *Codes {
 	quads := (m.dim + 15) / 16 * 4
 	places := (m.rows + CodeRows - 1) / CodeRows * CodeRows
 	c := &Codes{
-		dim: m.dim, quads: quads, left: m.rows, panels: make([]uint32, places*quads), minus: make([]int32, places),
+		bias: codesBias(), dim: m.dim, quads: quads, left: m.rows, panels: make([]uint32, places*quads), minus: make([]int32, places),
 		rows: make([]int32, places), places: make([]int32, m.rows), shifts: make([]int32, m.rows), plain: make([]uint8, m.rows*4*quads),
 	}
 	squares := m.squares()
@@ -85,7 +86,7 @@ func (c *Codes) set(i int, row []float32) float64 {
 	for k := len(row); k < len(plain); k++ {
 		plain[k] = 128
 	}
-	c.minus[i] = -128 * total
+	c.minus[i] = -c.bias * total
 	panel := c.panels[c.at(i):]
 	for q := range c.quads {
 		panel[q*CodeRows] = binary.LittleEndian.Uint32(plain[4*q:]) ^ 0x80808080
@@ -155,14 +156,16 @@ func (c *Codes) Look(p *CodeProducts, anchors *Codes, anchor int32, panel int, l
 func (c *Codes) look(p *CodeProducts, anchor []uint8, panel, count int, least int32) int {
 	panels, minus := c.panels[panel*CodeRows*c.quads:], c.minus[panel*CodeRows:]
 	if len(anchor) > 0 && hasCodes {
-		return lookVector(p, &panels[0], &minus[0], &anchor[0], c.quads, count, least)
+		return c.lookVector(p, &panels[0], &minus[0], &anchor[0], count, least)
 	}
+	above := 128 - c.bias
 	for k := range count {
 		copy(p.Values[:], minus[k*CodeRows:])
 		for q := range c.quads {
 			a := anchor[4*q : 4*q+4]
 			for j, b := range panels[(k*c.quads+q)*CodeRows:][:CodeRows] {
-				p.Values[j] += int32(a[0])*int32(int8(b)) + int32(a[1])*int32(int8(b>>8)) + int32(a[2])*int32(int8(b>>16)) + int32(a[3])*int32(int8(b>>24))
+				p.Values[j] += (int32(a[0])-above)*int32(int8(b)) + (int32(a[1])-above)*int32(int8(b>>8)) +
+					(int32(a[2])-above)*int32(int8(b>>16)) + (int32(a[3])-above)*int32(int8(b>>24))
 			}
 		}
 		for j, v := range p.Values {

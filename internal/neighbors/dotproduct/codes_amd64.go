@@ -1,12 +1,36 @@
 package dotproduct
 
-import "golang.org/x/sys/cpu"
+import "github.com/pairstream/pairstream/internal/base/instructions"
 
-var hasCodes = cpu.X86.HasAVX512VNNI && cpu.X86.HasAVX512BW
+// What compares codes; tests switch it off to compare.
+var (
+	hasCodes = instructions.HasAVX2
+	hasVNNI  = instructions.HasVNNI
+)
 
-// lookVector compares an anchor of quads groups of four codes, a multiple of four, with count panels. It stops at the
-// first where a sum is not below least, writes that panel's sums and bits to p, and returns how many it has passed. It
-// needs AVX-512 VNNI.
+// codesBias returns 128 for VNNI, which multiplies numbers without a sign by such with one.
+func codesBias() int32 {
+	if hasCodes && hasVNNI {
+		return 128
+	}
+	return 0
+}
+
+// lookVector compares an anchor with count panels. It stops at the first where a sum is not below least, writes that panel's
+// sums and bits to p, and returns how many it has passed.
+func (c *Codes) lookVector(p *CodeProducts, panels *uint32, minus *int32, anchor *uint8, count int, least int32) int {
+	if c.bias != 0 {
+		return lookVNNI(p, panels, minus, anchor, c.quads, count, least)
+	}
+	return lookAVX2(p, panels, minus, anchor, c.quads, count, least)
+}
+
+// lookVNNI is lookVector for codes that have a bias, of quads groups of four, a multiple of four. It needs AVX-512 VNNI.
 //
 //go:noescape
-func lookVector(p *CodeProducts, panels *uint32, minus *int32, anchor *uint8, quads, count int, least int32) (passed int)
+func lookVNNI(p *CodeProducts, panels *uint32, minus *int32, anchor *uint8, quads, count int, least int32) (passed int)
+
+// lookAVX2 is lookVector for codes without a bias. It needs AVX2.
+//
+//go:noescape
+func lookAVX2(p *CodeProducts, panels *uint32, minus *int32, anchor *uint8, quads, count int, least int32) (passed int)

@@ -28,15 +28,11 @@ func reaching(c, anchors *Codes, anchor, least int32) map[int32]int32 {
 
 // TestLookFindsWhatReaches compares what Look finds with sums of integers, while rows are taken out until none is left.
 func TestLookFindsWhatReaches(t *testing.T) {
-	for _, vectors := range []bool{true, false} {
-		if vectors && !hasCodes {
-			continue
-		}
+	for _, way := range ways() {
 		for _, dim := range []int{1, 15, 16, 17, 256, 300} {
 			for _, rows := range []int{1, 64, 65, 200} {
-				t.Run(fmt.Sprintf("%d x %d, vectors %t", rows, dim, vectors), func(t *testing.T) {
-					defer func(had bool) { hasCodes = had }(hasCodes)
-					hasCodes = vectors
+				t.Run(fmt.Sprintf("%d x %d, %s", rows, dim, way.name), func(t *testing.T) {
+					way.use(t)
 					c, anchors := NewCodes(random(rows, dim, 1)), NewCodes(random(7, dim, 2))
 					code := func(of *Codes, row, k int) int32 { return int32(of.plain[row*4*of.quads+k]) - 128 }
 					r := rng.New(1, "look test")
@@ -76,6 +72,40 @@ func TestLookFindsWhatReaches(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestLookAddsTheLargestCodes multiplies rows of the largest codes, of both signs, whose sums leave 16 bits.
+func TestLookAddsTheLargestCodes(t *testing.T) {
+	const rows, dim = 70, 64
+	m := NewMatrix(rows, dim)
+	for i := range rows {
+		for k := range dim {
+			m.Row(i)[k] = []float32{1, -1, 1, -1, 0}[(i*k+i)%5]
+		}
+		if i < 2 {
+			for k := range dim {
+				m.Row(i)[k] = float32(1 - 2*i)
+			}
+		}
+	}
+	for _, way := range ways() {
+		t.Run(way.name, func(t *testing.T) {
+			way.use(t)
+			c := NewCodes(m)
+			for anchor := range int32(rows) {
+				found := reaching(c, c, anchor, math.MinInt32)
+				for row := range int32(rows) {
+					want := int32(0)
+					for k := range dim {
+						want += int32(m.Row(int(anchor))[k]*mostCode) * int32(m.Row(int(row))[k]*mostCode)
+					}
+					if found[row] != want {
+						t.Fatalf("rows %d and %d: %d, want %d", anchor, row, found[row], want)
+					}
+				}
+			}
+		})
 	}
 }
 
@@ -133,11 +163,16 @@ func TestCodesAreNear(t *testing.T) {
 }
 
 func BenchmarkLook(b *testing.B) {
-	x, y := NewCodes(random(4_800, 256, 1)), NewCodes(random(4_800, 256, 2))
-	var p CodeProducts
-	b.SetBytes(2 * 4_800 * 256)
-	for k := int32(0); b.Loop(); k++ {
-		x.Look(&p, y, k%4_800, 0, math.MaxInt32)
-		y.Look(&p, x, k%4_800, 0, math.MaxInt32)
+	for _, way := range ways() {
+		b.Run(way.name, func(b *testing.B) {
+			way.use(b)
+			x, y := NewCodes(random(4_800, 256, 1)), NewCodes(random(4_800, 256, 2))
+			var p CodeProducts
+			b.SetBytes(2 * 4_800 * 256)
+			for k := int32(0); b.Loop(); k++ {
+				x.Look(&p, y, k%4_800, 0, math.MaxInt32)
+				y.Look(&p, x, k%4_800, 0, math.MaxInt32)
+			}
+		})
 	}
 }

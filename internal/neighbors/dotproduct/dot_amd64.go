@@ -1,11 +1,11 @@
 package dotproduct
 
-import "golang.org/x/sys/cpu"
+import "github.com/pairstream/pairstream/internal/base/instructions"
 
 // What the processor runs; tests switch it off to compare.
 var (
-	hasVector = cpu.X86.HasAVX2
-	hasWide   = cpu.X86.HasAVX2 && cpu.X86.HasAVX512F
+	hasVector = instructions.HasAVX2
+	hasWide   = instructions.HasAVX512
 )
 
 // blockVector computes the products of the first doneA rows of a with the first doneB rows of b: as many as make whole

@@ -2,15 +2,31 @@ package dotproduct
 
 import "testing"
 
-// TestWithoutVectors runs the comparisons with the code for processors that lack AVX-512, then AVX2 too.
-func TestWithoutVectors(t *testing.T) {
-	vector, wide := hasVector, hasWide
-	defer func() { hasVector, hasWide = vector, wide }()
-	hasWide = false
-	t.Run("fixed, no AVX-512", TestFixedProductsAreExact)
-	t.Run("no AVX-512", TestBlocksHaveTheBitsOfTheDefinition)
-	hasVector = false
-	t.Run("fixed, no AVX2", TestFixedProductsAreExact)
-	t.Run("no AVX2", TestBlocksHaveTheBitsOfTheDefinition)
-	t.Run("no AVX2", TestGatherHasTheBitsOfTheDefinition)
+// way is a set of instructions that this processor has code for.
+type way struct {
+	name               string
+	vector, wide, vnni bool
+}
+
+// ways lists those that the processor has, the widest first.
+func ways() []way {
+	var all []way
+	for _, w := range []way{
+		{"VNNI", true, true, true},
+		{"AVX-512", true, true, false},
+		{"AVX2", true, false, false},
+		{"portable", false, false, false},
+	} {
+		if (!w.vector || hasVector) && (!w.wide || hasWide) && (!w.vnni || hasVNNI) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// use computes with the set until the test ends.
+func (w way) use(t testing.TB) {
+	vector, wide, codes, vnni := hasVector, hasWide, hasCodes, hasVNNI
+	t.Cleanup(func() { hasVector, hasWide, hasCodes, hasVNNI = vector, wide, codes, vnni })
+	hasVector, hasWide, hasCodes, hasVNNI = w.vector, w.wide, w.vector, w.vnni
 }

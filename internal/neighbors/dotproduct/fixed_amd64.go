@@ -1,13 +1,9 @@
 package dotproduct
 
-import "golang.org/x/sys/cpu"
-
-var hasIntegers = cpu.X86.HasAVX512VNNI && cpu.X86.HasAVX512BW
-
 // multiplyVector says whether it has computed the products.
 func multiplyVector(p *Products, rows, packed []int16, pairs int, rowLeast *[BlockRows]int32, columnLeast *[BlockColumns]int32) bool {
 	switch {
-	case hasIntegers && hasWide:
+	case hasVNNI && hasWide:
 		multiplyWide(p, &rows[0], &packed[0], pairs, rowLeast, columnLeast)
 	case hasVector:
 		multiply(p, &rows[0], &packed[0], pairs, rowLeast, columnLeast)

@@ -25,9 +25,15 @@ const Ops* available(const char* name) {
   return nullptr;
 }
 
+// widest heeds the switch of internal/base/instructions.
 const Ops* widest() {
-  for (const char* name : {"avx512", "avx2"})
-    if (const Ops* o = available(name)) return o;
+  const char* limit = std::getenv("PAIRSTREAM_INSTRUCTIONS");
+  bool allowed = limit == nullptr || !*limit;
+  for (const char* name : {"avx512", "avx2"}) {
+    allowed = allowed || !std::strcmp(limit, name);
+    const Ops* o = allowed ? available(name) : nullptr;
+    if (o) return o;
+  }
   return &ops_portable;
 }
 

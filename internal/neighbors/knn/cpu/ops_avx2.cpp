@@ -33,11 +33,46 @@ inline __attribute__((always_inline)) void add_products(sum8& s, widened a, wide
 
 #include "ops_body.h"
 
+// four_sums adds up the lanes of each of four registers.
+inline __attribute__((always_inline)) __m128i four_sums(const __m256i* s) {
+  const __m256i sum = _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
+  return _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+}
+
+// code_hits multiplies 8 rows at a time, 4 in order. The last row is there several times when there are fewer.
 int code_hits(const int16_t* q, const int8_t* rows, const float* scales, int n, int d, float least, CodeHit* hits) {
   int found = 0;
-  for (int i = 0; i < n; i++) {
-    const float score = static_cast<float>(code_dot(q, rows + static_cast<int64_t>(i) * d, d)) * scales[i];
-    if (score >= least) hits[found++] = CodeHit{0, i, score};
+  for (int from = 0; from < n; from += 8) {
+    const int some = n - from < 8 ? n - from : 8;
+    int32_t product[8];
+    for (int r = 0; r < 8; r += 4) {
+      const int8_t* at[4];
+      for (int i = 0; i < 4; i++) at[i] = rows + static_cast<int64_t>(from + (r + i < some ? r + i : some - 1)) * d;
+      __m256i sum[4] = {};
+      int j = 0;
+      for (; j + 16 <= d; j += 16) {
+        const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + j));
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+          const __m256i y = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at[i] + j)));
+          sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(x, y));
+        }
+      }
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(product + r), four_sums(sum));
+      if (j < d)
+        for (int i = 0; i < 4; i++) product[r + i] += code_dot(q + j, at[i] + j, d - j);
+    }
+    float scale[8] = {}, score[8];
+    __builtin_memcpy(scale, scales + from, some * sizeof(float));
+    const __m256 scores =
+        _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(product))), _mm256_loadu_ps(scale));
+    unsigned reached = _mm256_movemask_ps(_mm256_cmp_ps(scores, _mm256_set1_ps(least), _CMP_GE_OQ)) & ((1u << some) - 1);
+    if (!reached) continue;
+    _mm256_storeu_ps(score, scores);
+    for (; reached; reached &= reached - 1) {
+      const int r = __builtin_ctz(reached);
+      hits[found++] = CodeHit{0, from + r, score[r]};
+    }
   }
   return found;
 }
