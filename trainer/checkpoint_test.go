@@ -17,7 +17,7 @@ import (
 func withQueue() Options {
 	o := everything()
 	o.ITC = ITCOptions{Targets: Distilled, Alpha: 0.4, AlphaRampSteps: 10}
-	o.Momentum = MomentumOptions{Enabled: true, Decay: 0.9, Queue: 20}
+	o.Momentum = MomentumOptions{Decay: 0.9, Queue: 20}
 	return o
 }
 

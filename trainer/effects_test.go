@@ -94,7 +94,7 @@ func TestOptionsChangeWhatIsLearned(t *testing.T) {
 	base := smoothed()
 	base.Schedule = Schedule{Kind: CosineSteps, Rate: 1e-2, WarmupRate: 1e-2, TotalSteps: 60}
 	distilled := base
-	distilled.ITC.Targets, distilled.Momentum.Enabled = Distilled, true
+	distilled.ITC.Targets, distilled.Momentum.Decay = Distilled, 0.995
 	for _, c := range []struct {
 		name   string
 		base   Options
@@ -110,7 +110,7 @@ func TestOptionsChangeWhatIsLearned(t *testing.T) {
 		{"AdamW's first decay", base, func(o *Options) { o.AdamW.Beta1 = 0.5 }, "ITC ITM MLM uni total"},
 		{"AdamW's second decay", base, func(o *Options) { o.AdamW.Beta2 = 0.5 }, "ITC ITM MLM uni total"},
 		{"AdamW's epsilon", base, func(o *Options) { o.AdamW.Eps = 1e-3 }, "ITC ITM MLM uni total"},
-		{"momentum encoder", base, func(o *Options) { o.Momentum.Enabled = true }, "ITC ITM MLM uni total"},
+		{"momentum encoder", base, func(o *Options) { o.Momentum.Decay = 0.995 }, "ITC ITM MLM uni total"},
 		{"momentum decay", distilled, func(o *Options) { o.Momentum.Decay = 0.1 }, "ITC ITM MLM uni total"},
 		{"queue", distilled, func(o *Options) { o.Momentum.Queue = 16 }, "ITC ITM MLM uni total"},
 		{"alpha's ramp", distilled, func(o *Options) { o.ITC.AlphaRampSteps = 100 }, "ITC ITM MLM uni total"},

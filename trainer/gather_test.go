@@ -105,7 +105,7 @@ func TestGatheredBatchesAreOneLargeBatch(t *testing.T) {
 		"smoothed":    func(o *Options) { o.ITC.Targets, o.ITC.SoftFromEpoch = Smoothed, 0 },
 		"consistency": func(o *Options) { o.ITC.Targets = Consistency },
 		"mix":         func(o *Options) { o.ITC.Targets, o.ITC.Form = Consistency, Mix },
-		"distilled":   func(o *Options) { o.ITC.Targets, o.Momentum.Enabled = Distilled, true },
+		"distilled":   func(o *Options) { o.ITC.Targets, o.Momentum.Decay = Distilled, 0.995 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := base

@@ -67,7 +67,7 @@ func TestGoldenAdamW(t *testing.T) {
 	}
 	v.Config(&config)
 	o := GRITVLP().AdamW
-	if o != (AdamWOptions{config.Betas[0], config.Betas[1], config.Eps, config.WeightDecay}) {
+	if o != (AdamWOptions{Moments{config.Betas[0], config.Betas[1], config.Eps}, config.WeightDecay}) {
 		t.Fatalf("the vectors are of %+v, the default is %+v", config, o)
 	}
 	model := openVectors(t, "grit_step.safetensors") // whose weights these are: the larger ones are left out here
@@ -92,7 +92,7 @@ func TestGoldenAdamW(t *testing.T) {
 			names, params, decay = append(names, name), append(params, p), append(decay, decays(name, len(p.Shape())))
 			grads = append(grads, s.Float32s(v.Float32s(tensor), p.Shape()...))
 		}
-		optimizer, err := torch.NewAdamW(params, decay, torch.AdamWOptions(o))
+		optimizer, err := torch.NewAdamW(params, decay, torch.AdamWOptions{Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, WeightDecay: o.WeightDecay})
 		if err != nil {
 			return err
 		}

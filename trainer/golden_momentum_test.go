@@ -66,7 +66,7 @@ func (c momentumCase) options(t *testing.T, v vectors, alpha float64) Options {
 	o := GRITVLP()
 	o.ITC.Targets, o.ITC.Alpha, o.MLMDistill = Distilled, alpha, alpha
 	o.ITC.Triple = len(c.terms) > 2
-	o.Momentum = MomentumOptions{Enabled: true, Decay: v.scalar("in.momentum"), Queue: config.QueueSize}
+	o.Momentum = MomentumOptions{Decay: v.scalar("in.momentum"), Queue: config.QueueSize}
 	return o
 }
 

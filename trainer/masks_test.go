@@ -68,7 +68,7 @@ func withoutRows(in Input, n int, gone ...int) Input {
 func TestMaskedSamplesTakeNoPart(t *testing.T) {
 	o := everything()
 	o.Dropout = 0 // which is keyed by an element's place
-	o.Momentum = MomentumOptions{Enabled: true, Decay: 0.9, Queue: 20}
+	o.Momentum = MomentumOptions{Decay: 0.9, Queue: 20}
 	in := testInput(8, 0)
 	whole := testTrainer(t, o)
 	r := mustStep(t, whole, maskSamples(testBatch(8, 0), 2, 5), in)
@@ -154,7 +154,7 @@ func setBias(t *testing.T, tr *Trainer, values []float64) (old []float64) {
 // features travel, all masked. The next batch trains.
 func TestALossThatIsNotFiniteIsSetAside(t *testing.T) {
 	o := MAFA()
-	o.Momentum = MomentumOptions{Enabled: true, Decay: 0.9, Queue: 20}
+	o.Momentum = MomentumOptions{Decay: 0.9, Queue: 20}
 	tr := testTrainer(t, o)
 	old := setBias(t, tr, []float64{math.NaN(), 0})
 	before := fingerprint(t, tr)

@@ -1,6 +1,15 @@
 package trainer
 
-import "github.com/pairstream/pairstream/internal/base/invalid"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/base/invalid"
+)
 
 // ITCTargets names what softens the row targets of the contrastive loss.
 type ITCTargets string
@@ -51,7 +60,7 @@ type ITCOptions struct {
 	AlphaRampSteps int64 `env:"ITC_ALPHA_RAMP_STEPS" envDefault:"0" desc:"steps over which the shares of distilled targets, in ITC and MLM, rise from 0"`
 	// Triple adds TCL's losses within a modality and with local features. The loss is then the mean of six terms. It needs
 	// a momentum encoder, which sees a second view of every image.
-	Triple bool `env:"ITC_TRIPLE" envDefault:"false" desc:"TCL's six contrastive terms: across and within modalities, and with local features; needs MOMENTUM=true"`
+	Triple bool `env:"ITC_TRIPLE" envDefault:"false" desc:"TCL's six contrastive terms: across and within modalities, and with local features; needs MOMENTUM_DECAY"`
 	// Gather compares every anchor with the keys of all batches of the step, as CLIP does with those of all GPUs. It costs
 	// one more pass of the image and text encoders, see [Trainer.Prepare]. Off in the papers here.
 	Gather bool `env:"ITC_GATHER" envDefault:"false" desc:"ITC compares every anchor with the texts or images of all STEP_BATCHES mini-batches of a step, not of its own alone, as CLIP does across GPUs; costs one more forward pass of the image and text encoders, and holds the images of all of them. Not with ITC_FORM=literal; STEP_BATCHES=1 has nothing to gather"`
@@ -59,10 +68,7 @@ type ITCOptions struct {
 
 // ECMOptions say what Con-D's probabilities do (efficient connection mining, MAFA section 4.1).
 type ECMOptions struct {
-	// ITC, ITM and MLM let connections into that loss (MAFA supplement G.5, Table 14). All on in MAFA.
-	ITC bool `env:"ECM_ITC" envDefault:"true" desc:"ITC learns from connections (MAFA table 14)"`
-	ITM bool `env:"ECM_ITM" envDefault:"true" desc:"ITM learns from connections"`
-	MLM bool `env:"ECM_MLM" envDefault:"true" desc:"MLM learns from connections"`
+	ECMLosses `env:"ECM_LOSSES" envDefault:"itc,itm,mlm" desc:"losses that learn from connections: itc, itm and mlm, comma separated (MAFA table 14), or none"`
 	// Eliminate removes false negatives instead of converting them (ECM-E, MAFA Table 5). A connection then leaves the ITC
 	// row of its anchor, gives no ITM pair and no MLM row.
 	Eliminate bool `env:"ECM_ELIMINATE" envDefault:"false" desc:"remove false negatives instead of converting them (ECM-E)"`
@@ -70,6 +76,42 @@ type ECMOptions struct {
 	High float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
 	// Low is the probability below which it is a negative; 0.5 in MAFA section 4.1. Low..High is ambiguous.
 	Low float64 `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
+}
+
+// ECMLosses tells which losses connections are let into (MAFA supplement G.5, Table 14). All are in MAFA.
+type ECMLosses struct{ ITC, ITM, MLM bool }
+
+// UnmarshalText reads names that commas separate, or none.
+func (l *ECMLosses) UnmarshalText(text []byte) error {
+	var read ECMLosses
+	if string(text) != "none" {
+		for name := range strings.SplitSeq(string(text), ",") {
+			switch strings.TrimSpace(name) {
+			case "itc":
+				read.ITC = true
+			case "itm":
+				read.ITM = true
+			case "mlm":
+				read.MLM = true
+			default:
+				return errors.New("want itc, itm and mlm, comma separated, or none")
+			}
+		}
+	}
+	*l = read
+	return nil
+}
+
+// String returns what UnmarshalText reads.
+func (l ECMLosses) String() string {
+	var names []string
+	for name, on := range map[string]bool{"itc": l.ITC, "itm": l.ITM, "mlm": l.MLM} {
+		if on {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return cmp.Or(strings.Join(names, ","), "none")
 }
 
 // UniReading names a reading of the uni-modal loss, GPN-S eq. 10. The loss is -log of exp(v.pos/tau) over a sum. The
@@ -91,23 +133,44 @@ func (u UniReading) valid() bool {
 
 // MomentumOptions sets the momentum encoder, which GRIT-VLP and MAFA pre-training do without.
 type MomentumOptions struct {
-	// Enabled keeps an exponential average of the image and text encoders; the contrastive loss takes its keys from it.
-	Enabled bool `env:"MOMENTUM" envDefault:"false" desc:"keep a momentum encoder, whose features are ITC's keys"`
-	// Decay is the share of the average that a step keeps; 0.995 in ALBEF.
-	Decay float64 `env:"MOMENTUM_DECAY" envDefault:"0.995" desc:"share of the momentum weights that a step keeps"`
+	// Decay is the share that a step keeps of an exponential average of the image and text encoders; 0.995 in ALBEF. The
+	// contrastive loss takes its keys from the average. 0: there is none.
+	Decay float64 `env:"MOMENTUM_DECAY" envDefault:"0" desc:"keep a momentum encoder, whose features are ITC's keys: the share of its weights that a step keeps, 0.995 in ALBEF; 0: none"`
 	// Queue is the number of earlier momentum features that serve as further negatives in ITC; ALBEF 65,536; 0 for MDNQ.
 	// It starts empty and fills up.
 	Queue int `env:"MOMENTUM_QUEUE" envDefault:"0" desc:"earlier momentum features that are further negatives; ALBEF 65536"`
 }
 
+// Enabled reports whether there is a momentum encoder.
+func (o MomentumOptions) Enabled() bool { return o.Decay > 0 }
+
 // AdamWOptions sets the optimiser, as ALBEF does for all papers.
 type AdamWOptions struct {
-	Beta1 float64 `env:"ADAMW_BETA1" envDefault:"0.9" desc:"AdamW's decay of the first moment"`
-	Beta2 float64 `env:"ADAMW_BETA2" envDefault:"0.999" desc:"AdamW's decay of the second moment"`
-	Eps   float64 `env:"ADAMW_EPS" envDefault:"1e-8" desc:"AdamW's epsilon"`
+	Moments `env:"ADAMW" envDefault:"0.9,0.999,1e-8" desc:"AdamW's decays of the first and the second moment, and its epsilon"`
 	// WeightDecay is decoupled; 0.02. It spares tensors of one dimension and names that end in "bias".
 	WeightDecay float64 `env:"WEIGHT_DECAY" envDefault:"0.02" desc:"AdamW's decoupled weight decay"`
 }
+
+// Moments sets how AdamW decays its two moments, and what it adds to the root of the second.
+type Moments struct{ Beta1, Beta2, Eps float64 }
+
+// UnmarshalText reads three numbers that commas separate.
+func (m *Moments) UnmarshalText(text []byte) error {
+	parts := strings.Split(string(text), ",")
+	var numbers [3]float64
+	for i, part := range parts {
+		n, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
+		if err != nil || len(parts) != len(numbers) {
+			return errors.New("want three numbers, comma separated, such as 0.9,0.999,1e-8")
+		}
+		numbers[i] = n
+	}
+	*m = Moments{numbers[0], numbers[1], numbers[2]}
+	return nil
+}
+
+// String returns what UnmarshalText reads.
+func (m Moments) String() string { return fmt.Sprintf("%g,%g,%g", m.Beta1, m.Beta2, m.Eps) }
 
 // Options are all settings of the trainer's core.
 type Options struct {
@@ -127,7 +190,7 @@ type Options struct {
 	// MaskProbability is that of masked language modelling: 0.5 in GRIT-VLP section 4.2 and MAFA, 0.15 in ALBEF.
 	MaskProbability float64 `env:"MLM_PROBABILITY" envDefault:"0.5" desc:"probability that a token is masked: 0.5 in GRIT-VLP and MAFA, 0.15 in ALBEF"`
 	// MLMDistill is the share of MLM's loss that follows the momentum model's distribution; 0.4 in ALBEF and TCL.
-	MLMDistill float64 `env:"MLM_DISTILL" envDefault:"0" desc:"share of MLM's loss that follows the momentum model's distribution: 0.4 in ALBEF and TCL; needs MOMENTUM=true"`
+	MLMDistill float64 `env:"MLM_DISTILL" envDefault:"0" desc:"share of MLM's loss that follows the momentum model's distribution: 0.4 in ALBEF and TCL; needs MOMENTUM_DECAY"`
 	// ITMNegatives says how ITM finds a negative: hardest in GRIT-VLP and MAFA, multinomial in ALBEF and TCL.
 	ITMNegatives Negatives `env:"ITM_NEGATIVES" envDefault:"hardest" desc:"how ITM finds a negative among the candidates: hardest (GRIT-VLP, MAFA), multinomial (ALBEF, TCL) or random"`
 	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two: 4 of 96
@@ -159,11 +222,10 @@ func GRITVLP() Options {
 		StepBatches:     1,
 		Tries:           3,
 		Uni:             UniInfoNCE,
-		Momentum:        MomentumOptions{Decay: 0.995},
-		AdamW:           AdamWOptions{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.02},
+		AdamW:           AdamWOptions{Moments{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}, 0.02},
 		Schedule: Schedule{
 			Kind: CosineSteps, Rate: 1e-4, Min: 1e-5, WarmupRate: 1e-5, WarmupSteps: 2000, TotalSteps: 100_000,
-			Epochs: 30, EpochSteps: 10_000, WarmupStride: 100,
+			Epochs: 30, WarmupStride: 100,
 		},
 	}
 }
@@ -183,14 +245,14 @@ func RetrievalFineTuning() Options {
 	o := GRITVLP()
 	o.MLMWeight = 0
 	o.ITC.Targets, o.ITMNegatives = OneHot, MultinomialNegatives
-	o.Momentum = MomentumOptions{Enabled: true, Decay: 0.995, Queue: 65_536}
+	o.Momentum = MomentumOptions{Decay: 0.995, Queue: 65_536}
 	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate, o.Schedule.WarmupSteps = 1e-5, 1e-6, 1e-5, 0
 	return o
 }
 
 // Validate returns every invalid option, joined.
 func (o Options) Validate() error {
-	const queue = invalid.Field("Momentum.Queue")
+	const queue, momentum = invalid.Field("Momentum.Queue"), invalid.Field("Momentum.Decay")
 	var l invalid.List
 	invalid.Within(&l, "ITCWeight", o.ITCWeight, 0, 1e6)
 	invalid.Within(&l, "ITMWeight", o.ITMWeight, 0, 1e6)
@@ -204,22 +266,24 @@ func (o Options) Validate() error {
 	invalid.Within(&l, "ECM.Low", o.ECM.Low, 0, o.ECM.High)
 	l.Want(o.Uni.valid(), "%s is %q, want %q, %q or %q", invalid.Field("Uni"), o.Uni, UniInfoNCE, UniPrinted, UniWithPositive)
 	invalid.Within(&l, "MLMDistill", o.MLMDistill, 0, 1)
-	l.Want(o.MLMDistill == 0 || o.Momentum.Enabled, "%s is %g, which needs %s=true", invalid.Field("MLMDistill"), o.MLMDistill, invalid.Field("Momentum.Enabled"))
+	l.Want(o.MLMDistill == 0 || o.Momentum.Enabled(), "%s is %g, which needs %s above 0", invalid.Field("MLMDistill"), o.MLMDistill, momentum)
 	l.Want(o.ITMNegatives.valid(), "%s is %q, want %q, %q or %q", invalid.Field("ITMNegatives"), o.ITMNegatives,
 		HardestNegatives, MultinomialNegatives, RandomNegatives)
 	invalid.AtLeast(&l, "Tries", o.Tries, 1)
 	invalid.Within(&l, "ClipNorm", o.ClipNorm, 0, 1e6)
 	l.Want(o.StepBatches > 0 && o.StepBatches&(o.StepBatches-1) == 0, "%s is %d, want 1, 2, 4, 8 or another power of two", invalid.Field("StepBatches"), o.StepBatches)
 	o.ITC.validate(&l, o.Momentum)
-	invalid.Within(&l, "Momentum.Decay", o.Momentum.Decay, 0, 1)
+	invalid.Within(&l, momentum, o.Momentum.Decay, 0, 1)
 	l.Want(o.Momentum.Queue >= 0, "%s is %d, want 0 or more", queue, o.Momentum.Queue)
-	l.Want(o.Momentum.Enabled || o.Momentum.Queue == 0, "%s is %d, want 0 without %s=true", queue, o.Momentum.Queue, invalid.Field("Momentum.Enabled"))
-	belowOne(&l, "AdamW.Beta1", o.AdamW.Beta1)
-	belowOne(&l, "AdamW.Beta2", o.AdamW.Beta2)
-	l.Want(o.AdamW.Eps > 0, "%s is %g, want more than 0", invalid.Field("AdamW.Eps"), o.AdamW.Eps)
+	l.Want(o.Momentum.Enabled() || o.Momentum.Queue == 0, "%s is %d, want 0 with %s=0", queue, o.Momentum.Queue, momentum)
+	l.Want(o.AdamW.Moments.valid(), "%s is %s, want two decays of 0..1, 1 excluded, and an epsilon above 0", invalid.Field("AdamW.Moments"), o.AdamW.Moments)
 	invalid.Within(&l, "AdamW.WeightDecay", o.AdamW.WeightDecay, 0, 1)
 	o.Schedule.validate(&l)
 	return l.Err()
+}
+
+func (m Moments) valid() bool {
+	return m.Beta1 >= 0 && m.Beta1 < 1 && m.Beta2 >= 0 && m.Beta2 < 1 && m.Eps > 0
 }
 
 func belowOne(l *invalid.List, f invalid.Field, v float64) {
@@ -238,12 +302,12 @@ func (o ITCOptions) validate(l *invalid.List, m MomentumOptions) {
 			form, o.Form, invalid.Field("ITC.Gather"), Additive, Mix)
 		l.Want(m.Queue == 0, "%s is %q with %s=%d, want none: a row has no counterpart there", targets, o.Targets, invalid.Field("Momentum.Queue"), m.Queue)
 	case Distilled:
-		l.Want(m.Enabled, "%s is %q, which needs %s=true", targets, o.Targets, invalid.Field("Momentum.Enabled"))
+		l.Want(m.Enabled(), "%s is %q, which needs %s above 0", targets, o.Targets, invalid.Field("Momentum.Decay"))
 	default:
 		l.Want(false, "%s is %q, want %q, %q, %q or %q", targets, o.Targets, OneHot, Consistency, Smoothed, Distilled)
 	}
 	const triple = invalid.Field("ITC.Triple")
-	l.Want(!o.Triple || m.Enabled, "%s needs %s=true", triple, invalid.Field("Momentum.Enabled"))
+	l.Want(!o.Triple || m.Enabled(), "%s needs %s above 0", triple, invalid.Field("Momentum.Decay"))
 	l.Want(!o.Triple || o.Targets != Consistency, "%s with %s=%s, want other targets", triple, targets, o.Targets)
 	l.Want(o.Lambda >= 0, "%s is %g, want 0 or more", lambda, o.Lambda)
 	invalid.Within(l, "ITC.Alpha", o.Alpha, 0, 1)

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"math"
 	"strings"
 
@@ -39,10 +40,10 @@ type Schedule struct {
 
 	// WarmupSteps is the number of steps (CosineSteps) or of rate updates (ReferenceEpochs: 20) from WarmupRate to Rate.
 	WarmupSteps int64 `env:"LR_WARMUP_STEPS" envDefault:"2000" desc:"steps of warm-up; updates of the rate with LR_SCHEDULE=reference, where the papers have 20"`
-	TotalSteps  int64 `env:"LR_TOTAL_STEPS" envDefault:"1562490" desc:"LR_SCHEDULE=cosine: step that reaches LR_MIN; later ones stay there. The recipe derives it from its epochs, PAIRS, BATCH_SIZE and STEP_BATCHES"`
+	TotalSteps  int64 `env:"LR_TOTAL_STEPS" envDefault:"1562490" desc:"step that reaches LR_MIN; later ones stay there. LR_SCHEDULE=reference goes down in 30 epochs of equal length. The recipe derives it from its epochs, PAIRS, BATCH_SIZE and STEP_BATCHES"`
 
-	Epochs       int64 `env:"LR_EPOCHS" envDefault:"30" desc:"LR_SCHEDULE=reference: length of the cosine in epochs"`
-	EpochSteps   int64 `env:"LR_EPOCH_STEPS" envDefault:"10000" desc:"LR_SCHEDULE=reference: steps of an epoch"`
+	Epochs       int64 `envDefault:"30"`  // of the cosine of ReferenceEpochs
+	EpochSteps   int64 `envDefault:"0"`   // of one of these epochs; 0: their share of TotalSteps
 	WarmupStride int64 `envDefault:"100"` // iterations between two updates of the warm-up
 }
 
@@ -59,7 +60,7 @@ func (s Schedule) validate(l *invalid.List) {
 	case StreamSteps:
 	case ReferenceEpochs:
 		invalid.AtLeast(l, "Schedule.Epochs", s.Epochs, 1)
-		invalid.AtLeast(l, "Schedule.EpochSteps", s.EpochSteps, 1)
+		l.Want(s.epochSteps() >= 1, "%s is %d, want at least 1 for each of %d epochs", invalid.Field("Schedule.TotalSteps"), s.TotalSteps, s.Epochs)
 		invalid.AtLeast(l, "Schedule.WarmupStride", s.WarmupStride, 1)
 	default:
 		l.Want(false, "%s is %q, want %q, %q or %q", invalid.Field("Schedule.Kind"), s.Kind, CosineSteps, ReferenceEpochs, StreamSteps)
@@ -82,13 +83,16 @@ func (s Schedule) During(step int64, d Decay) float64 {
 // At returns the rate that the optimiser uses at the given step, before any decay of StreamSteps.
 func (s Schedule) At(step int64) float64 {
 	if s.Kind == ReferenceEpochs {
-		return s.AtIteration(step/s.EpochSteps, step%s.EpochSteps)
+		return s.AtIteration(step/s.epochSteps(), step%s.epochSteps())
 	}
 	if step < s.WarmupSteps || s.Kind == StreamSteps {
 		return s.warmup(step)
 	}
 	return s.cosine(float64(step-s.WarmupSteps) / float64(s.TotalSteps-s.WarmupSteps))
 }
+
+// epochSteps returns the steps of an epoch of ReferenceEpochs.
+func (s Schedule) epochSteps() int64 { return cmp.Or(s.EpochSteps, s.TotalSteps/max(1, s.Epochs)) }
 
 // AtIteration returns the rate of the ReferenceEpochs schedule at an iteration of an epoch.
 func (s Schedule) AtIteration(epoch, iteration int64) float64 {

@@ -56,10 +56,10 @@ func newTrainer(ctx context.Context, m *model.Model, v Vocabulary, o Options) (*
 	}
 	err := t.worker.Do(ctx, func(*torch.Scope) error {
 		var err error
-		t.optimizer, err = torch.NewAdamW(params, decay, torch.AdamWOptions(o.AdamW))
+		t.optimizer, err = torch.NewAdamW(params, decay, torch.AdamWOptions{Beta1: o.AdamW.Beta1, Beta2: o.AdamW.Beta2, Eps: o.AdamW.Eps, WeightDecay: o.AdamW.WeightDecay})
 		return err
 	})
-	if err == nil && o.Momentum.Enabled {
+	if err == nil && o.Momentum.Enabled() {
 		t.momentum, err = newMomentum(ctx, m, o.Momentum)
 	}
 	if err != nil {

@@ -38,7 +38,7 @@ func TestRecipePlansInPythonAsInGo(t *testing.T) {
 			{"LANES": "3", "GROUP_SIZE": "100000", "STEP_BATCHES": "4"},
 			{"PAIRS": "20000", "LR_WARMUP_STEPS": "3"},
 			{"PAIRS": "20000", "LR_TOTAL_STEPS": "90000", "ITC_ALPHA_RAMP_STEPS": "11"},
-			{"LR_SCHEDULE": "reference", "LR_WARMUP_STEPS": "20", "LR": "3e-4", "LR_EPOCH_STEPS": "5000"},
+			{"LR_SCHEDULE": "reference", "LR_WARMUP_STEPS": "20", "LR": "3e-4", "LR_TOTAL_STEPS": "150000"},
 		} {
 			sizes[recipe.Variable] = name
 			environs = append(environs, sizes)

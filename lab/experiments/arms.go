@@ -147,7 +147,9 @@ func (a arm) options(o trainer.Options) trainer.Options {
 		o.ITC.Alpha = a.Targets.Alpha
 	}
 	o.Momentum.Queue = a.Targets.Queue
-	o.Momentum.Enabled = a.Targets.Kind == trainer.Distilled || a.Targets.Queue > 0
+	if a.Targets.Kind == trainer.Distilled || a.Targets.Queue > 0 {
+		o.Momentum.Decay = 0.995
+	}
 	if a.Alone {
 		o.ITMWeight, o.MLMWeight = 0, 0
 	}

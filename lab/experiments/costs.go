@@ -72,7 +72,7 @@ func (a costArm) options(o trainer.Options) trainer.Options {
 	switch {
 	case a.Momentum:
 		o.ITC.Targets, o.ITC.Alpha = trainer.Distilled, 0.4
-		o.Momentum.Enabled, o.Momentum.Queue = true, a.Queue
+		o.Momentum.Decay, o.Momentum.Queue = 0.995, a.Queue
 		o.MLMDistill, o.MaskProbability, o.ITMNegatives = 0.4, 0.15, trainer.MultinomialNegatives
 	case a.Con != conNot:
 		o.ITC.Targets, o.ECM = trainer.Smoothed, trainer.MAFA().ECM

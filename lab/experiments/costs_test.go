@@ -76,7 +76,7 @@ func TestCostsAreOfTheirRecipes(t *testing.T) {
 		}
 		seen[a.Name] = o
 	}
-	if o := seen["albef"]; !o.Momentum.Enabled || o.Momentum.Queue != 128*c.Sizes.Batch || o.ITC.Targets != trainer.Distilled {
+	if o := seen["albef"]; !o.Momentum.Enabled() || o.Momentum.Queue != 128*c.Sizes.Batch || o.ITC.Targets != trainer.Distilled {
 		t.Errorf("ALBEF has %+v", o.Momentum)
 	}
 	if seen["grit"].ITC.Targets != trainer.Consistency || seen["mafa"].ITC.Targets != trainer.Smoothed || seen["random"].ITC.Targets != trainer.OneHot {

@@ -39,7 +39,7 @@ func TestAlbefArms(t *testing.T) {
 		got[a.Name] = a.options(base)
 	}
 	albef := got["base 15"]
-	if albef.ITC.Targets != trainer.OneHot || albef.ITCWeight != 1 || albef.MaskProbability != 0.15 || albef.ITMNegatives != trainer.HardestNegatives || albef.Momentum.Enabled {
+	if albef.ITC.Targets != trainer.OneHot || albef.ITCWeight != 1 || albef.MaskProbability != 0.15 || albef.ITMNegatives != trainer.HardestNegatives || albef.Momentum.Enabled() {
 		t.Errorf("ALBEF-Base has %+v", albef)
 	}
 	for name, change := range map[string]func(*trainer.Options){

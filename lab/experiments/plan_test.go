@@ -238,7 +238,7 @@ func TestArmsDifferAsNamed(t *testing.T) {
 			}
 			seen[id+a.Name] = true
 			asked := o.ECM.ITC || o.ECM.ITM || o.ECM.MLM
-			if asked != a.judged() || o.Momentum.Enabled != (o.ITC.Targets == trainer.Distilled) {
+			if asked != a.judged() || o.Momentum.Enabled() != (o.ITC.Targets == trainer.Distilled) {
 				t.Errorf("%s %q has %+v", id, a.Name, o)
 			}
 			o.ITC, o.ECM, o.Momentum = base.ITC, base.ECM, base.Momentum
@@ -263,7 +263,7 @@ func TestSamplingsDifferAsNamed(t *testing.T) {
 		named := func(part string) bool { return strings.Contains(a.Name, part) }
 		grit := named("grit") || named("consistency")
 		if (a.Strategy == grouper.StrategyGRIT) != grit || (o.ITMWeight == 0) != named("itc") || (o.MLMWeight == 0) != named("itc") ||
-			(o.Momentum.Queue > 0) != named("queue") || o.Momentum.Enabled != named("queue") ||
+			(o.Momentum.Queue > 0) != named("queue") || o.Momentum.Enabled() != named("queue") ||
 			(o.ITC.Targets == trainer.Consistency) != named("consistency") || a.judged() {
 			t.Errorf("%q has %s and %+v", a.Name, a.Strategy, o)
 		}
@@ -284,7 +284,7 @@ func TestPositivesDifferAsNamed(t *testing.T) {
 		seen[a.Name] = true
 		named := func(word string) bool { return slices.Contains(strings.Fields(a.Name), word) || a.Name == "full" }
 		if (o.UniWeight > 0) != named("uni") || (sampling.Strategy == grouper.StrategyGNS) != named("gns") ||
-			(sampling.Texts == grouper.TextCurriculum) != named("cross") || o.ITMWeight > 0 || o.MLMWeight > 0 || o.Momentum.Enabled || a.judged() {
+			(sampling.Texts == grouper.TextCurriculum) != named("cross") || o.ITMWeight > 0 || o.MLMWeight > 0 || o.Momentum.Enabled() || a.judged() {
 			t.Errorf("%q has %+v and %+v", a.Name, o, sampling)
 		}
 	}

@@ -19,19 +19,19 @@ func TestEpochsAfterKills(t *testing.T) {
 	for name, settings := range map[string]map[string]string{
 		"one epoch": {
 			"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum:4",
-			"MOMENTUM": "true", "MOMENTUM_QUEUE": "8", "ITC_TARGETS": "distilled", "ITC_TRIPLE": "true", "ITC_ALPHA_RAMP_STEPS": "4", // TCL
+			"MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "8", "ITC_TARGETS": "distilled", "ITC_TRIPLE": "true", "ITC_ALPHA_RAMP_STEPS": "4", // TCL
 		},
 		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12", "ITC_SOFT_FROM_EPOCH": "1", "AUGMENT_OPS": "3", "AUGMENT_LEVEL": "10"},
 		"lane by lane": {
 			"EPOCH_GROUPS": "3", "GROUP_SIZE": "8", "EPOCHS": "4", "TEXTS": "curriculum", "LR_SCHEDULE": "stream",
 		},
 		"as released code": {
-			"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "SAME_IMAGE_NEGATIVES": "true", "GRIT_FEATURES": "unshuffled",
+			"ECM_LOSSES": "none", "SAME_IMAGE_NEGATIVES": "true", "GRIT_FEATURES": "unshuffled",
 			"ITM_NEGATIVES": "random",
 		},
 		"encoded again": {"GRIT_FEATURES": "current", "EPOCHS": "3", "STEP_BATCHES": "2"},
 		"four batches a step": {
-			"STEP_BATCHES": "4", "LR_SCHEDULE": "stream", "MOMENTUM": "true", "MOMENTUM_QUEUE": "16", "CHECKPOINT_EVERY": "1",
+			"STEP_BATCHES": "4", "LR_SCHEDULE": "stream", "MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "16", "CHECKPOINT_EVERY": "1",
 			"ITC_TARGETS": "distilled", "MLM_DISTILL": "0.4", "ITC_ALPHA": "0.4", "ITC_ALPHA_RAMP_STEPS": "3", "ITM_NEGATIVES": "multinomial", // ALBEF
 		},
 	} {

@@ -42,9 +42,9 @@ type fineTuneSettings struct {
 var retrievalSettings = map[string]string{
 	"ITC_WEIGHT": "1", "ITM_WEIGHT": "1", "MLM_WEIGHT": "0", "UNI_WEIGHT": "0", "DROPOUT": "0.1",
 	"ITC_TARGETS": "onehot", "ITC_ALPHA": "0.4", "ITC_ALPHA_RAMP_STEPS": "0", "ITC_SOFT_FROM_EPOCH": "0", "ITC_TRIPLE": "false",
-	"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "ITM_NEGATIVES": "multinomial", "STEP_BATCHES": "4",
-	"MLM_PROBABILITY": "0.15", "MLM_DISTILL": "0", "MOMENTUM": "true", "MOMENTUM_DECAY": "0.995",
-	"LR_SCHEDULE": string(trainer.ReferenceEpochs), "LR": "1e-5", "LR_WARMUP_STEPS": "0", "LR_TOTAL_STEPS": "1",
+	"ECM_LOSSES": "none", "ITM_NEGATIVES": "multinomial", "STEP_BATCHES": "4",
+	"MLM_PROBABILITY": "0.15", "MLM_DISTILL": "0", "MOMENTUM_DECAY": "0.995",
+	"LR_SCHEDULE": string(trainer.ReferenceEpochs), "LR": "1e-5", "LR_WARMUP_STEPS": "0", "LR_TOTAL_STEPS": "30",
 	"AUGMENT_MIN_SCALE": "0.5", // the authors' fine-tuning crops less than their pre-training
 }
 
@@ -52,14 +52,10 @@ var retrievalSettings = map[string]string{
 // accepted.
 var notFineTuned = []struct{ variable, nothing, why string }{
 	{"UNI_WEIGHT", "0", "its positives come from the log"},
-	{"ECM_ITC", "false", "Con-D does not score its mini-batches"},
-	{"ECM_ITM", "false", "Con-D does not score its mini-batches"},
-	{"ECM_MLM", "false", "Con-D does not score its mini-batches"},
+	{"ECM_LOSSES", "none", "Con-D does not score its mini-batches"},
 	{"ECM_ELIMINATE", "false", "Con-D does not score its mini-batches"},
 	{"ITC_GATHER", "false", "every mini-batch has keys of its own"},
 	{"LR_TOTAL_STEPS", "", "the steps follow from --epochs"},
-	{"LR_EPOCHS", "", "they are --epochs"},
-	{"LR_EPOCH_STEPS", "", "the steps follow from the pairs and --batch"},
 	{"ITC_ALPHA_RAMP_STEPS", "", "distilled shares rise over the first epoch"},
 	{"EVAL_DATA", "", "--validate names the pairs that every epoch is measured on"},
 	{"EVAL_EVERY", "0", "--validate measures every epoch"},
@@ -81,7 +77,7 @@ func fineTuneEnvironment(environ map[string]string) (map[string]string, error) {
 		defaults["ITC_TRIPLE"] = strconv.FormatBool(strings.HasSuffix(name, "tcl"))
 	}
 	defaults["MOMENTUM_QUEUE"] = "65536"
-	if environ["MOMENTUM"] == "false" {
+	if recipe.SameValue(environ["MOMENTUM_DECAY"], "0") {
 		defaults["MOMENTUM_QUEUE"] = "0"
 	}
 	for variable, value := range environ {

@@ -16,13 +16,12 @@ import (
 // Every setting of the trainer acts in finetune, or is refused by its name.
 func TestSettingsOfFineTuning(t *testing.T) {
 	for _, c := range []struct{ variable, value, want string }{
-		{"ECM_ITM", "true", `ECM_ITM is "true", which finetune cannot follow`},
-		{"ECM_ITM", "FALSE", ""},
+		{"ECM_LOSSES", "itm", `ECM_LOSSES is "itm", which finetune cannot follow`},
+		{"ECM_LOSSES", "none", ""},
 		{"UNI_WEIGHT", "1", `UNI_WEIGHT is "1"`},
 		{"UNI_WEIGHT", "0", ""},
 		{"ITC_GATHER", "true", `ITC_GATHER is "true"`},
 		{"LR_TOTAL_STEPS", "100", `LR_TOTAL_STEPS is "100"`},
-		{"LR_EPOCHS", "30", `LR_EPOCHS is "30"`},
 		{"ITC_ALPHA_RAMP_STEPS", "10", `ITC_ALPHA_RAMP_STEPS is "10"`},
 		{"EVAL_DATA", "/data", "--validate"},
 		{"CHECKPOINT_BEST", "recall", "--validate"},
@@ -65,7 +64,7 @@ func TestSettingsOfFineTuning(t *testing.T) {
 				return j.Core.Schedule.Rate == 1e-3 && j.Core.StepBatches == 2 && j.Core.Momentum.Queue == 9
 			},
 		},
-		"no momentum model":    {map[string]string{"MOMENTUM": "false"}, nil, func(j fineTuneJob) bool { return !j.Core.Momentum.Enabled && j.Core.Momentum.Queue == 0 }},
+		"no momentum model":    {map[string]string{"MOMENTUM_DECAY": "0"}, nil, func(j fineTuneJob) bool { return !j.Core.Momentum.Enabled() && j.Core.Momentum.Queue == 0 }},
 		"the recipe of ALBEF":  {map[string]string{"RECIPE": "albef"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "distilled" && !j.Core.ITC.Triple }},
 		"the recipe of TCL":    {map[string]string{"RECIPE": "tcl"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "distilled" && j.Core.ITC.Triple }},
 		"a recipe and its own": {map[string]string{"RECIPE": "mafa"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "onehot" && j.Core.MLMWeight == 0 }},
@@ -143,7 +142,7 @@ func TestConDIsPreTrainedAsMAFASays(t *testing.T) {
 	}
 	for variable, want := range map[string]string{
 		"STRATEGY": "grit", "ITC_TARGETS": "smoothed", "ITC_ALPHA": "0.5", "MLM_WEIGHT": "1", "ITM_WEIGHT": "1", "ITC_WEIGHT": "1",
-		"ITM_NEGATIVES": "hardest", "CANDIDATES": "0", "ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "MOMENTUM": "false",
+		"ITM_NEGATIVES": "hardest", "CANDIDATES": "0", "ECM_LOSSES": "none", "MOMENTUM_DECAY": "0",
 	} {
 		if values[variable] != want {
 			t.Errorf("%s is %q, want %q", variable, values[variable], want)

@@ -18,8 +18,8 @@ import (
 
 // ofQueue are the settings of a recipe with momentum encoder, queue and soft targets, as ALBEF and TCL have them.
 var ofQueue = map[string]string{
-	"MOMENTUM": "true", "MOMENTUM_QUEUE": "16", "ITC_TARGETS": "distilled", "ITC_ALPHA_RAMP_STEPS": "5", "ITC_TRIPLE": "true", "MLM_DISTILL": "0.4",
-	"ITM_NEGATIVES": "multinomial", "ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false",
+	"MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "16", "ITC_TARGETS": "distilled", "ITC_ALPHA_RAMP_STEPS": "5", "ITC_TRIPLE": "true", "MLM_DISTILL": "0.4",
+	"ITM_NEGATIVES": "multinomial", "ECM_LOSSES": "none",
 }
 
 // startRanks starts the trainers of one model, each as a process of its own.

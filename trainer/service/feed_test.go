@@ -13,8 +13,8 @@ import (
 func TestTheWholeBatchWithoutConnections(t *testing.T) {
 	metrics := testMetrics(t)
 	for want, environ := range map[bool]map[string]string{
-		true:  {"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false"},
-		false: {"ECM_ITC": "false", "ECM_MLM": "false"},
+		true:  {"ECM_LOSSES": "none"},
+		false: {"ECM_LOSSES": "itm"},
 	} {
 		s, err := parse(environ)
 		if err != nil || s.wholeBatch() != want {

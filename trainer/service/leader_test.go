@@ -60,7 +60,7 @@ func drawn(b *schemas.ScoredBatch) trainer.Input {
 func ofFour() trainer.Options {
 	o := trainer.MAFA()
 	o.StepBatches, o.UniWeight, o.Seed = 4, 1, 3
-	o.Momentum = trainer.MomentumOptions{Enabled: true, Decay: 0.9, Queue: 8}
+	o.Momentum = trainer.MomentumOptions{Decay: 0.9, Queue: 8}
 	return o
 }
 

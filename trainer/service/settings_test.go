@@ -37,7 +37,9 @@ func untagged(t *testing.T, options reflect.Type) {
 	for f := range options.Fields() {
 		switch f.Type.Kind() {
 		case reflect.Struct:
-			untagged(t, f.Type)
+			if f.Tag.Get("env") == "" {
+				untagged(t, f.Type)
+			}
 		default:
 			_, constant := f.Tag.Lookup("envDefault")
 			if name := f.Tag.Get("env"); name == "" && !constant || name == "-" && f.Name != "Seed" {
@@ -69,30 +71,35 @@ func TestProblemsNameVariables(t *testing.T) {
 		`ITC_TARGETS is "soft", want "onehot", "consistency", "smoothed" or "distilled"`:                {"ITC_TARGETS": "soft"},
 		`ITC_FORM is "odd", want "additive", "mix" or "literal"`:                                        {"ITC_TARGETS": "consistency", "ITC_FORM": "odd"},
 		"ITC_LAMBDA is 1.5, want 0..1 for the convex mix":                                               {"ITC_TARGETS": "consistency", "ITC_FORM": "mix", "ITC_LAMBDA": "1.5"},
-		`ITC_TARGETS is "consistency" with MOMENTUM_QUEUE=8, want none: a row has no counterpart there`: {"ITC_TARGETS": "consistency", "MOMENTUM": "true", "MOMENTUM_QUEUE": "8"},
+		`ITC_TARGETS is "consistency" with MOMENTUM_QUEUE=8, want none: a row has no counterpart there`: {"ITC_TARGETS": "consistency", "MOMENTUM_DECAY": "0.9", "MOMENTUM_QUEUE": "8"},
 		`ITC_FORM is "literal" with ITC_GATHER=true, want "additive" or "mix": a row takes the column of a square matrix there, and gathered rows are no anchors`: {"ITC_TARGETS": "consistency", "ITC_FORM": "literal", "ITC_GATHER": "true"},
-		`ITC_TARGETS is "distilled", which needs MOMENTUM=true`:         {"ITC_TARGETS": "distilled"},
-		"ITC_ALPHA is 2, want 0..1":                                     {"ITC_ALPHA": "2"},
-		"ITC_LAMBDA is -1, want 0 or more":                              {"ITC_LAMBDA": "-1"},
-		"ITC_SOFT_FROM_EPOCH is -1, want 0 or more":                     {"ITC_SOFT_FROM_EPOCH": "-1"},
-		"ITC_ALPHA_RAMP_STEPS is -1, want 0 or more":                    {"ITC_ALPHA_RAMP_STEPS": "-1"},
-		"MOMENTUM_DECAY is 2, want 0..1":                                {"MOMENTUM_DECAY": "2"},
-		"MOMENTUM_QUEUE is 8, want 0 without MOMENTUM=true":             {"MOMENTUM_QUEUE": "8"},
-		"ADAMW_BETA1 is 1, want 0..1, 1 excluded":                       {"ADAMW_BETA1": "1"},
-		"ADAMW_BETA2 is 1, want 0..1, 1 excluded":                       {"ADAMW_BETA2": "1"},
-		"ADAMW_EPS is 0, want more than 0":                              {"ADAMW_EPS": "0"},
-		"WEIGHT_DECAY is 2, want 0..1":                                  {"WEIGHT_DECAY": "2"},
-		`LR_SCHEDULE is "step", want "cosine", "reference" or "stream"`: {"LR_SCHEDULE": "step"},
-		"LR is 0, want more than 0":                                     {"LR": "0", "LR_MIN": "0"},
-		"LR_MIN is 1, want 0..0.0001 (LR)":                              {"LR_MIN": "1"},
-		"LR_WARMUP is -1, want 0 or more":                               {"LR_WARMUP": "-1"},
-		"LR_WARMUP_STEPS is -1, want 0 or more":                         {"LR_WARMUP_STEPS": "-1"},
-		"LR_TOTAL_STEPS is 10, want more than LR_WARMUP_STEPS=2000":     {"LR_TOTAL_STEPS": "10"},
-		"LR_EPOCHS is 0, want at least 1":                               {"LR_SCHEDULE": "reference", "LR_EPOCHS": "0"},
-		"LR_EPOCH_STEPS is 0, want at least 1":                          {"LR_SCHEDULE": "reference", "LR_EPOCH_STEPS": "0"},
-		"WORLD_SIZE is 8, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step":                                                                                                                                          {"WORLD_SIZE": "8"},
-		"WORLD_SIZE is 3, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step":                                                                                                                                          {"WORLD_SIZE": "3"},
-		"WORLD_SIZE is 0, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step":                                                                                                                                          {"WORLD_SIZE": "0"},
+		`ITC_TARGETS is "distilled", which needs MOMENTUM_DECAY above 0`:                                                                                          {"ITC_TARGETS": "distilled"},
+		"ITC_ALPHA is 2, want 0..1":                                                                                      {"ITC_ALPHA": "2"},
+		"ITC_LAMBDA is -1, want 0 or more":                                                                               {"ITC_LAMBDA": "-1"},
+		"ITC_SOFT_FROM_EPOCH is -1, want 0 or more":                                                                      {"ITC_SOFT_FROM_EPOCH": "-1"},
+		"ITC_ALPHA_RAMP_STEPS is -1, want 0 or more":                                                                     {"ITC_ALPHA_RAMP_STEPS": "-1"},
+		"MOMENTUM_DECAY is 2, want 0..1":                                                                                 {"MOMENTUM_DECAY": "2"},
+		"MOMENTUM_QUEUE is 8, want 0 with MOMENTUM_DECAY=0":                                                              {"MOMENTUM_QUEUE": "8"},
+		"ADAMW is 1,0.999,1e-08, want two decays of 0..1, 1 excluded, and an epsilon above 0":                            {"ADAMW": "1,0.999,1e-8"},
+		"ADAMW is 0.9,1,1e-08, want two decays of 0..1, 1 excluded, and an epsilon above 0":                              {"ADAMW": "0.9, 1, 1e-8"},
+		"ADAMW is 0.9,0.999,0, want two decays of 0..1, 1 excluded, and an epsilon above 0":                              {"ADAMW": "0.9,0.999,0"},
+		"ADAMW is NaN,0.999,1e-08, want two decays of 0..1, 1 excluded, and an epsilon above 0":                          {"ADAMW": "NaN,0.999,1e-8"},
+		`ADAMW="0.9,0.999": want three numbers, comma separated, such as 0.9,0.999,1e-8`:                                 {"ADAMW": "0.9,0.999"},
+		`ADAMW="0.9,0.999,1e-8,1": want three numbers, comma separated, such as 0.9,0.999,1e-8`:                          {"ADAMW": "0.9,0.999,1e-8,1"},
+		`ADAMW="a,b,c": want three numbers, comma separated, such as 0.9,0.999,1e-8`:                                     {"ADAMW": "a,b,c"},
+		`ECM_LOSSES="itc,uni": want itc, itm and mlm, comma separated, or none`:                                          {"ECM_LOSSES": "itc,uni"},
+		`ECM_LOSSES="none,itc": want itc, itm and mlm, comma separated, or none`:                                         {"ECM_LOSSES": "none,itc"},
+		"WEIGHT_DECAY is 2, want 0..1":                                                                                   {"WEIGHT_DECAY": "2"},
+		`LR_SCHEDULE is "step", want "cosine", "reference" or "stream"`:                                                  {"LR_SCHEDULE": "step"},
+		"LR is 0, want more than 0":                                                                                      {"LR": "0", "LR_MIN": "0"},
+		"LR_MIN is 1, want 0..0.0001 (LR)":                                                                               {"LR_MIN": "1"},
+		"LR_WARMUP is -1, want 0 or more":                                                                                {"LR_WARMUP": "-1"},
+		"LR_WARMUP_STEPS is -1, want 0 or more":                                                                          {"LR_WARMUP_STEPS": "-1"},
+		"LR_TOTAL_STEPS is 10, want more than LR_WARMUP_STEPS=2000":                                                      {"LR_TOTAL_STEPS": "10"},
+		"LR_TOTAL_STEPS is 29, want at least 1 for each of 30 epochs":                                                    {"LR_SCHEDULE": "reference", "LR_TOTAL_STEPS": "29"},
+		"WORLD_SIZE is 8, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step": {"WORLD_SIZE": "8"},
+		"WORLD_SIZE is 3, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step": {"WORLD_SIZE": "3"},
+		"WORLD_SIZE is 0, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step": {"WORLD_SIZE": "0"},
 		"WORLD_SIZE is 2 and STEP_BATCHES is 1: ranks share the mini-batches of a step. Set STEP_BATCHES=2 for all stages: RECIPE=gpn-s and gpn-s-tcl then divide mini-batch and clusters by it; where BATCH_SIZE and GNS_CLUSTERS are set, divide them yourself": {"WORLD_SIZE": "2", "RECIPE": "gpn-s"},
 		"RANK is 1 of WORLD_SIZE 1, want 0 to 0":    {"RANK": "1"},
 		"RANK is -1 of WORLD_SIZE 2, want 0 to 1":   {"RANK": "-1", "WORLD_SIZE": "2"},
@@ -107,8 +114,8 @@ func TestProblemsNameVariables(t *testing.T) {
 		"STEP_BATCHES is 6, want 1, 2, 4, 8 or another power of two":         {"STEP_BATCHES": "6"},
 		"STEP_BATCHES is 0, want 1, 2, 4, 8 or another power of two":         {"STEP_BATCHES": "0"},
 		"CLIP_NORM is -1, want 0..1e+06":                                     {"CLIP_NORM": "-1"},
-		"MLM_DISTILL is 0.4, which needs MOMENTUM=true":                      {"MLM_DISTILL": "0.4"},
-		"ITC_TRIPLE needs MOMENTUM=true":                                     {"ITC_TRIPLE": "true"},
+		"MLM_DISTILL is 0.4, which needs MOMENTUM_DECAY above 0":             {"MLM_DISTILL": "0.4"},
+		"ITC_TRIPLE needs MOMENTUM_DECAY above 0":                            {"ITC_TRIPLE": "true"},
 		"CHECKPOINT_EVERY is -1, want 0 or more":                             {"CHECKPOINT_EVERY": "-1"},
 		"CHECKPOINT_KEEP_EVERY is 1500, want 0 or a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay": {"CHECKPOINT_KEEP_EVERY": "1500"},
 		"CHECKPOINT_KEEP_EVERY is -1, want 0 or a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay":   {"CHECKPOINT_KEEP_EVERY": "-1"},
@@ -120,6 +127,19 @@ func TestProblemsNameVariables(t *testing.T) {
 	} {
 		if _, err := parse(environ); err == nil || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", environ, err, want)
+		}
+	}
+}
+
+// TestLossesOfConnections reads which losses learn from connections, and says it again.
+func TestLossesOfConnections(t *testing.T) {
+	for text, want := range map[string]trainer.ECMLosses{
+		"itc,itm,mlm": {ITC: true, ITM: true, MLM: true}, "none": {}, "itm": {ITM: true}, "mlm, itc": {ITC: true, MLM: true},
+	} {
+		s, err := parse(map[string]string{"ECM_LOSSES": text})
+		var again trainer.ECMLosses
+		if err != nil || s.Core.ECM.ECMLosses != want || again.UnmarshalText([]byte(want.String())) != nil || again != want {
+			t.Errorf("%s: %v, %+v, which says %s, want %+v", text, err, s.Core.ECM.ECMLosses, s.Core.ECM.ECMLosses, want)
 		}
 	}
 }

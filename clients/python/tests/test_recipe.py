@@ -132,8 +132,19 @@ def test_recipes() -> None:
         Recipe.of("clip", {})
     with pytest.raises(SettingError, match="ITC_ALPHA is 'x', want float"):
         Recipe.of("mafa", {"ITC_ALPHA": "x"})
-    with pytest.raises(SettingError, match="MOMENTUM is 'x', want true or false"):
-        Recipe.of("mafa", {"MOMENTUM": "x"})
+    with pytest.raises(SettingError, match="ITC_TRIPLE is 'x', want true or false"):
+        Recipe.of("mafa", {"ITC_TRIPLE": "x"})
+    with pytest.raises(SettingError, match="MOMENTUM_DECAY is 'x', want float"):
+        Recipe.of("mafa", {"MOMENTUM_DECAY": "x"})
+    with pytest.raises(SettingError, match="ECM_LOSSES is 'itc,uni', want itc, itm and mlm, comma separated, or none"):
+        Recipe.of("mafa", {"ECM_LOSSES": "itc,uni"})
+    for adamw in ("0.9,0.999", "0.9,0.999,1e-8,1", "a,b,c"):
+        with pytest.raises(SettingError, match=f"ADAMW is '{adamw}', want three numbers"):
+            Recipe.of("mafa", {"ADAMW": adamw})
+    ours = Recipe.of("mafa", {"ADAMW": "0.8, 0.98, 1e-6"})
+    assert (ours.beta1, ours.beta2, ours.eps) == (0.8, 0.98, 1e-6)
+    some = Recipe.of("mafa", {"ECM_LOSSES": "mlm, itc", "MOMENTUM_DECAY": "0.9"})
+    assert (some.ecm_itc, some.ecm_itm, some.ecm_mlm, some.momentum, some.momentum_decay) == (True, False, True, True, 0.9)
 
 
 @pytest.mark.parametrize("at", ["a0", "a04"])

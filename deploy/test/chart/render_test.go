@@ -27,7 +27,7 @@ encoder: {gpus: 1, nodeSelector: {accelerator: h100}, tolerations: [{key: nvidia
 indexer: {livePort: 9100, gpus: 1}
 secretName: live-token
 discriminator: {gpus: 1}
-trainer: {gpus: 8, settings: {LR: 0.0001, MOMENTUM: true, LR_TOTAL_STEPS: 1000000}}
+trainer: {gpus: 8, settings: {LR: 0.0001, MOMENTUM_DECAY: 0.995, LR_TOTAL_STEPS: 1000000}}
 console: {enabled: true, ingress: {enabled: true, className: nginx, host: console.example.org, tlsSecret: console-tls}}
 `,
 	"tls": `

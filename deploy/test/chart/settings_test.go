@@ -67,7 +67,7 @@ func TestSettingsAreKnown(t *testing.T) {
 // Numbers reach the services as they were written: not as 1e+06, and true not as 1.
 func TestSettingsKeepTheirForm(t *testing.T) {
 	for values, want := range map[string]map[string]string{
-		"gpu": {"LR": "0.0001", "MOMENTUM": "true", "LR_TOTAL_STEPS": "1000000"},
+		"gpu": {"LR": "0.0001", "MOMENTUM_DECAY": "0.995", "LR_TOTAL_STEPS": "1000000"},
 		"copies": {
 			"EVAL_EVERY": "5000", "EVAL_DATA": "s3://shards/held-out/,gs://held-out/more/", "CHECKPOINT_KEEP_EVERY": "1000000",
 			"CHECKPOINT_BEST": "recall", "CHECKPOINT_UPLOAD": "s3://copies/run/?endpoint=https://minio:9443&region=x",

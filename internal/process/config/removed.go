@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/display"
@@ -36,8 +37,32 @@ func merged(standard, instead string, renew func(old map[string]string) map[stri
 	return removed{value: standard, instead: instead, refused: true, renew: renew}
 }
 
+// part returns a setting of which another one is a list now, of these parts in this order.
+func part(into, standard, instead string, list func(old map[string]string) string) removed {
+	return merged(standard, instead, func(old map[string]string) map[string]string { return map[string]string{into: list(old)} })
+}
+
+// connected returns which losses learnt from connections, where each had a switch.
+func connected(old map[string]string) string {
+	var on []string
+	for _, loss := range []string{"itc", "itm", "mlm"} {
+		if recipe.SameValue(cmp.Or(old["ECM_"+strings.ToUpper(loss)], "true"), "true") {
+			on = append(on, loss)
+		}
+	}
+	return cmp.Or(strings.Join(on, ","), "none")
+}
+
+// moments returns what AdamW had in three settings.
+func moments(old map[string]string) string {
+	return cmp.Or(old["ADAMW_BETA1"], "0.9") + "," + cmp.Or(old["ADAMW_BETA2"], "0.999") + "," + cmp.Or(old["ADAMW_EPS"], "1e-8")
+}
+
 // removals has every setting that users may still set from an earlier build.
 var removals = map[string]removed{
+	"ADAMW_BETA1":         part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"ADAMW_BETA2":         part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"ADAMW_EPS":           part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
 	"CLUSTER_ITERATIONS":  replaced("20", "k-means takes at most 20 iterations"),
 	"CLUSTER_MODALITY":    replaced("image", "images are clustered, as in GPN-S"),
 	"COND_KEEP":           fixed("4000000", "a lane keeps 4,000,000 scores"),
@@ -54,11 +79,20 @@ var removals = map[string]removed{
 	"DEDUPE_NEAR_COSINE": merged("keep", "DEDUPE_NEAR=drop:COSINE or count:COSINE says it", func(old map[string]string) map[string]string {
 		return numbered(old, "DEDUPE_NEAR", "DEDUPE_NEAR_COSINE", "count", "drop")
 	}),
+	"ECM_ITC": part("ECM_LOSSES", "itc,itm,mlm", "ECM_LOSSES lists the losses that learn from connections", connected),
+	"ECM_ITM": part("ECM_LOSSES", "itc,itm,mlm", "ECM_LOSSES lists the losses that learn from connections", connected),
+	"ECM_MLM": part("ECM_LOSSES", "itc,itm,mlm", "ECM_LOSSES lists the losses that learn from connections", connected),
 	"EPOCH_ORDER": merged("1", "EPOCH_GROUPS above 1 goes epoch by epoch over so many groups of a lane", func(old map[string]string) map[string]string {
 		if old["EPOCH_ORDER"] != "lane" {
 			return map[string]string{"EPOCH_GROUPS": "1"}
 		}
 		return map[string]string{"EPOCH_GROUPS": cmp.Or(old["EPOCH_GROUPS"], "1")}
+	}),
+	"MOMENTUM": merged("0", "MOMENTUM_DECAY above 0 keeps a momentum encoder", func(old map[string]string) map[string]string {
+		if !recipe.SameValue(old["MOMENTUM"], "true") {
+			return map[string]string{"MOMENTUM_DECAY": "0"}
+		}
+		return map[string]string{"MOMENTUM_DECAY": cmp.Or(old["MOMENTUM_DECAY"], "0.995")}
 	}),
 	"NEIGHBORS_GROUPS": merged("group", "NEIGHBORS_SCOPE=lane:GROUPS or crawl:GROUPS says it", func(old map[string]string) map[string]string {
 		return numbered(old, "NEIGHBORS_SCOPE", "NEIGHBORS_GROUPS", "lane", "crawl")
@@ -78,6 +112,14 @@ var removals = map[string]removed{
 	"LIVE_RECALL":            fixed("0.97", "live search aims at 97 % of the exact ten nearest"),
 	"LIVE_TAIL":              fixed("512", "live search compares the latest 512 pairs one by one"),
 	"LOSS_TRIES":             fixed("3", "a batch is set aside after 3 tries"),
+	"LR_EPOCHS":              replaced("30", "LR_SCHEDULE=reference goes down in 30 epochs of equal length, to LR_TOTAL_STEPS"),
+	"LR_EPOCH_STEPS": merged("", "LR_SCHEDULE=reference takes a 30th of LR_TOTAL_STEPS for an epoch", func(old map[string]string) map[string]string {
+		steps, err := strconv.ParseInt(old["LR_EPOCH_STEPS"], 10, 64)
+		if old["LR_SCHEDULE"] != "reference" || err != nil {
+			return nil
+		}
+		return map[string]string{"LR_TOTAL_STEPS": strconv.FormatInt(30*steps, 10)}
+	}),
 	"LR_WARMUP_STRIDE":       replaced("100", "LR_SCHEDULE=reference updates the rate every 100 iterations of the warm-up"),
 	"NEIGHBORS_SAME_IMAGE":   replaced("false", "an image's other captions are no V2V neighbours"),
 	"REPACK_WORKERS":         fixed("16", "16 images are made smaller at once"),
@@ -126,12 +168,14 @@ func RemovedSetting(name string, settings map[string]string) (line string, refus
 	shown, instead := display.Printable(display.Redacted(value)), r.instead
 	if r.renew != nil {
 		news := r.renew(settings)
-		if r.holds(settings, news) {
+		switch {
+		case news == nil: // nor did it have any before
+			r.refused = false
+		case r.holds(settings, news):
 			return "", false, true
 		}
-		instead += "; set"
 		for _, into := range slices.Sorted(maps.Keys(news)) {
-			instead += " " + into + "=" + display.Printable(display.Redacted(news[into]))
+			instead += "; set " + into + "=" + display.Printable(display.Redacted(news[into]))
 		}
 	}
 	return fmt.Sprintf("%s=%s has no effect, the setting was removed: %s; take it out", name, shown, instead), r.refused, true

@@ -52,9 +52,10 @@ func TestTellRemoved(t *testing.T) {
 	}
 }
 
-// TestMergedSettings gives a start what an earlier build had in two settings. It refuses what would change records, says
-// what to set, and passes over what already holds or never had an effect.
+// TestMergedSettings gives a start what an earlier build had in two settings. It refuses what would change records and
+// says what to set, tells of what never had an effect, and passes over what holds.
 func TestMergedSettings(t *testing.T) {
+	const told = "told"
 	for _, row := range []struct {
 		environ string
 		says    string // what to set; empty: nothing is wrong
@@ -64,22 +65,39 @@ func TestMergedSettings(t *testing.T) {
 		{"EPOCH_ORDER=lane", ""}, // of one group
 		{"EPOCH_ORDER=group EPOCH_GROUPS=8", "EPOCH_GROUPS=1"},
 		{"TEXTS=share TEXT_SHARE=0.3", "TEXTS=share:0.3"},
-		{"TEXTS=all TEXT_SHARE=0.3", ""},
-		{"TEXT_SHARE=0", ""},
+		{"TEXTS=all TEXT_SHARE=0.3", told},
+		{"TEXT_SHARE=0", told},
 		{"TEXTS=curriculum CURRICULUM_EPOCHS=30", "TEXTS=curriculum:30"},
 		{"RECIPE=gpn-s EPOCHS=1 CURRICULUM_EPOCHS=30", "TEXTS=curriculum:30"},
-		{"RECIPE=mafa CURRICULUM_EPOCHS=30", ""},
-		{"TEXTS=curriculum CURRICULUM_EPOCHS=0", ""},
+		{"RECIPE=mafa CURRICULUM_EPOCHS=30", told},
+		{"TEXTS=curriculum CURRICULUM_EPOCHS=0", told},
 		{"DEDUPE_NEAR=drop DEDUPE_NEAR_COSINE=0.9", "DEDUPE_NEAR=drop:0.9"},
-		{"DEDUPE_NEAR=drop:0.9 DEDUPE_NEAR_COSINE=0.9", ""},
-		{"DEDUPE_NEAR_COSINE=0.9", ""},
+		{"DEDUPE_NEAR=drop:0.9 DEDUPE_NEAR_COSINE=0.9", told},
+		{"DEDUPE_NEAR_COSINE=0.9", told},
 		{"NEIGHBORS_SCOPE=lane NEIGHBORS_GROUPS=4", "NEIGHBORS_SCOPE=lane:4"},
-		{"NEIGHBORS_SCOPE=group NEIGHBORS_GROUPS=4", ""},
+		{"NEIGHBORS_SCOPE=group NEIGHBORS_GROUPS=4", told},
+		{"MOMENTUM=true", "MOMENTUM_DECAY=0.995"},
+		{"MOMENTUM=true MOMENTUM_DECAY=0.9", ""},
+		{"MOMENTUM=true RECIPE=albef", ""},
+		{"MOMENTUM=false", ""},
+		{"MOMENTUM=false RECIPE=albef", "MOMENTUM_DECAY=0"},
+		{"ECM_ITC=false ECM_MLM=false", "ECM_LOSSES=itm"},
+		{"ECM_ITC=false ECM_ITM=0 ECM_MLM=false", "ECM_LOSSES=none"},
+		{"ECM_ITC=true", ""},
+		{"ADAMW_BETA2=0.98", "ADAMW=0.9,0.98,1e-8"},
+		{"ADAMW_EPS=1e-8", ""},
+		{"LR_SCHEDULE=reference LR_EPOCH_STEPS=1000", "LR_TOTAL_STEPS=30000"},
+		{"LR_SCHEDULE=reference LR_EPOCH_STEPS=1000 LR_EPOCHS=30 LR_TOTAL_STEPS=30000", ""},
+		{"LR_EPOCH_STEPS=1000", told},
 	} {
 		environ := fields(row.environ)
 		var out bytes.Buffer
 		err := TellRemoved(&out, environ)
-		if out.Len() > 0 || (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), "; set "+row.says+"; take it out") {
+		fine := err == nil && (out.Len() > 0) == (row.says == told)
+		if row.says != "" && row.says != told {
+			fine = out.Len() == 0 && err != nil && strings.Contains(err.Error(), "; set "+row.says+"; take it out")
+		}
+		if !fine {
 			t.Errorf("%s: told %q, error %v, want one that says to set %q", row.environ, out.String(), err, row.says)
 		}
 	}

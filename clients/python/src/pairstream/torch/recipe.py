@@ -26,6 +26,7 @@ from .wordpiece import WordPiece
 
 DEFAULT = "mafa"
 WARMUP_STRIDE = 100  # LR_SCHEDULE=reference: iterations between two updates of the warm-up
+REFERENCE_EPOCHS = 30  # into which LR_SCHEDULE=reference divides LR_TOTAL_STEPS
 
 
 @lru_cache(maxsize=1)
@@ -83,10 +84,8 @@ class Recipe:
     lr_warmup_steps: int = 2000
     lr_total_steps: int = 1562490  # of the lanes' pairs, or of PAIRS
     lr_schedule: str = "cosine"  # LR_SCHEDULE: or reference, over epochs
-    lr_epochs: int = 30
-    lr_epoch_steps: int = 10000
     weight_decay: float = 0.02
-    beta1: float = 0.9  # ADAMW_BETA1, and so on
+    beta1: float = 0.9  # ADAMW has it, and the next two
     beta2: float = 0.999
     eps: float = 1e-8
     clip: float = 0.0  # CLIP_NORM
@@ -99,7 +98,7 @@ class Recipe:
         if name not in _all():
             raise SettingError(f"RECIPE is {name!r}, want {', '.join(_all())}")
         settings = _all()[name]
-        values = {field.name: _parse(VARIABLES[field.name], field.type, environ.get(VARIABLES[field.name]) or settings[VARIABLES[field.name]]) for field in fields(cls)}
+        values = {field.name: _parse(field.name, field.type, environ.get(VARIABLES[field.name]) or settings[VARIABLES[field.name]]) for field in fields(cls)}
         for field, variable in (("ramp_steps", "ITC_ALPHA_RAMP_STEPS"), ("lr_total_steps", "LR_TOTAL_STEPS"), ("lr_warmup_steps", "LR_WARMUP_STEPS")):
             if not environ.get(variable):
                 values[field] = _planned(settings, environ)[variable]
@@ -114,16 +113,18 @@ class Recipe:
             raise SettingError(f"LR_TOTAL_STEPS is {self.lr_total_steps}, want more than LR_WARMUP_STEPS={self.lr_warmup_steps}")
         if self.lr <= 0 or not 0 <= self.lr_min <= self.lr:
             raise SettingError(f"LR is {self.lr:g} and LR_MIN is {self.lr_min:g}, want LR above 0, and LR_MIN from 0 to LR")
-        if min(self.step_batches, self.lr_epochs, self.lr_epoch_steps) < 1:
-            raise SettingError("STEP_BATCHES, LR_EPOCHS or LR_EPOCH_STEPS is below 1, want at least 1")
+        if self.lr_schedule == "reference" and self.lr_total_steps < REFERENCE_EPOCHS:
+            raise SettingError(f"LR_TOTAL_STEPS is {self.lr_total_steps}, want at least 1 for each of {REFERENCE_EPOCHS} epochs")
+        if self.step_batches < 1:
+            raise SettingError(f"STEP_BATCHES is {self.step_batches}, want at least 1")
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0, as the built-in trainer has it."""
         if self.lr_schedule == "cosine":
             past = step - self.lr_warmup_steps
             return self._rising(step) if past < 0 else self._falling(past / (self.lr_total_steps - self.lr_warmup_steps))
-        epoch, iteration = divmod(step, self.lr_epoch_steps)
-        return self._falling(epoch / self.lr_epochs) if epoch else self._rising(max(0, iteration - 1) // WARMUP_STRIDE)
+        epoch, iteration = divmod(step, self.lr_total_steps // REFERENCE_EPOCHS)
+        return self._falling(epoch / REFERENCE_EPOCHS) if epoch else self._rising(max(0, iteration - 1) // WARMUP_STRIDE)
 
     def factor(self, step: int) -> float:
         """Return the learning rate of a step as a share of the highest one: the schedule of a `Trainer`."""
@@ -183,25 +184,43 @@ def _tokens(tokenize: Callable[[list[str]], dict[str, Tensor]], caption_words: i
 VARIABLES = {
     "targets": "ITC_TARGETS", "alpha": "ITC_ALPHA", "weight": "ITC_LAMBDA", "form": "ITC_FORM", "soft_from_epoch": "ITC_SOFT_FROM_EPOCH",
     "ramp_steps": "ITC_ALPHA_RAMP_STEPS", "triple": "ITC_TRIPLE", "itc": "ITC_WEIGHT", "itm": "ITM_WEIGHT", "mlm": "MLM_WEIGHT", "uni": "UNI_WEIGHT",
-    "uni_reading": "UNI_READING", "ecm_itc": "ECM_ITC", "ecm_itm": "ECM_ITM", "ecm_mlm": "ECM_MLM", "eliminate": "ECM_ELIMINATE", "high": "ECM_HIGH",
-    "low": "ECM_LOW", "negatives": "ITM_NEGATIVES", "mask_probability": "MLM_PROBABILITY", "mlm_distill": "MLM_DISTILL", "momentum": "MOMENTUM",
+    "uni_reading": "UNI_READING", "ecm_itc": "ECM_LOSSES", "ecm_itm": "ECM_LOSSES", "ecm_mlm": "ECM_LOSSES", "eliminate": "ECM_ELIMINATE", "high": "ECM_HIGH",
+    "low": "ECM_LOW", "negatives": "ITM_NEGATIVES", "mask_probability": "MLM_PROBABILITY", "mlm_distill": "MLM_DISTILL", "momentum": "MOMENTUM_DECAY",
     "momentum_decay": "MOMENTUM_DECAY", "momentum_queue": "MOMENTUM_QUEUE", "dropout": "DROPOUT", "min_scale": "AUGMENT_MIN_SCALE",
     "distort": "AUGMENT_DISTORT", "flip": "AUGMENT_FLIP", "color": "AUGMENT_COLOR", "ops": "AUGMENT_OPS", "level": "AUGMENT_LEVEL",
     "step_batches": "STEP_BATCHES", "lr": "LR", "lr_min": "LR_MIN", "lr_warmup": "LR_WARMUP", "lr_warmup_steps": "LR_WARMUP_STEPS",
-    "lr_total_steps": "LR_TOTAL_STEPS", "lr_schedule": "LR_SCHEDULE", "lr_epochs": "LR_EPOCHS", "lr_epoch_steps": "LR_EPOCH_STEPS",
-    "weight_decay": "WEIGHT_DECAY", "beta1": "ADAMW_BETA1", "beta2": "ADAMW_BETA2", "eps": "ADAMW_EPS",
+    "lr_total_steps": "LR_TOTAL_STEPS", "lr_schedule": "LR_SCHEDULE",
+    "weight_decay": "WEIGHT_DECAY", "beta1": "ADAMW", "beta2": "ADAMW", "eps": "ADAMW",
     "clip": "CLIP_NORM",
 }  # fmt: skip
 
 
-def _parse(variable: str, kind: Any, text: str) -> Any:
-    """Read a value as the type of its field, whose annotation is a text."""
+def _parse(field: str, kind: Any, text: str) -> Any:
+    """Read the value of a field's variable as the type of the field, whose annotation is a text."""
+    variable = VARIABLES[field]
     try:
+        if variable == "ECM_LOSSES":
+            return field.removeprefix("ecm_") in _names(text)
+        if variable == "ADAMW":
+            return dict(zip(("beta1", "beta2", "eps"), map(float, text.split(",")), strict=True))[field]
+        if field == "momentum":
+            return float(text) > 0
+        if field == "momentum_decay":
+            return float(text) or Recipe.momentum_decay  # of a recipe without a momentum model, for one that is added
         if kind == "bool":
             return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
         return {"str": str, "float": float, "int": int}[kind](text)
     except (KeyError, ValueError) as err:
-        raise SettingError(f"{variable} is {text!r}, want {'true or false' if kind == 'bool' else kind}") from err
+        kinds = {"ECM_LOSSES": "itc, itm and mlm, comma separated, or none", "ADAMW": "three numbers, comma separated", "MOMENTUM_DECAY": "float"}
+        raise SettingError(f"{variable} is {text!r}, want {kinds.get(variable, 'true or false' if kind == 'bool' else kind)}") from err
+
+
+def _names(text: str) -> set[str]:
+    """Read a list of losses, which may be none."""
+    names = set() if text == "none" else {name.strip() for name in text.split(",")}
+    if not names <= {"itc", "itm", "mlm"}:
+        raise ValueError(text)
+    return names
 
 
 def _planned(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, int]:
