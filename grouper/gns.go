@@ -1,9 +1,30 @@
 package grouper
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/pairstream/pairstream/internal/base/invalid"
 )
+
+// gns is the strategy of [GNS].
+type gns struct{}
+
+func (gns) validate(o Options, l *invalid.List) {
+	const clusters, perCluster = invalid.Field("Clusters"), invalid.Field("PerCluster")
+	l.Want(o.Clusters >= 1, "%s (c) is %d, want at least 1", clusters, o.Clusters)
+	l.Want(o.PerCluster >= 2, "%s (s) is %d, want at least 2", perCluster, o.PerCluster)
+	l.Want(int64(o.Clusters)*int64(o.PerCluster) <= int64(o.BatchSize),
+		"%s (c) is %d and %s (s) %d, want c * s of at most %s, %d", clusters, o.Clusters, perCluster, o.PerCluster, invalid.Field("BatchSize"), o.BatchSize)
+}
+
+func (gns) reads(Options, int) reads { return readsNothing }
+
+func (gns) plan(_ context.Context, in planInput) (Plan, error) {
+	o := in.options
+	return GNS(in.cluster, in.image, GNSRule{o.BatchSize, o.Clusters, o.PerCluster}, in.key), nil
+}
 
 // GNSRule is how GPN-S composes a mini-batch (section 3.4): PerCluster pairs from each of Clusters clusters, and others
 // at random.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 )
 
@@ -17,6 +18,77 @@ type Features interface {
 	Dim() int
 	// Read fills v and t, of Dim values each, for the pair at a position of the group. It is called concurrently.
 	Read(position int32, v, t []float32)
+}
+
+// grit is the strategy of [GRIT].
+type grit struct{}
+
+func (grit) validate(o Options, l *invalid.List) {
+	const queue, space, batchSize = invalid.Field("QueueSize"), invalid.Field("SearchSpace"), invalid.Field("BatchSize")
+	batch := max(o.BatchSize, 1)
+	known := slices.Contains([]Source{SourceTraining, SourceEncoder, SourceCurrent, SourceUnshuffled}, o.Features)
+	l.Want(known, "%s is %q, want training, encoder, current or unshuffled", invalid.Field("Features"), o.Features)
+	l.Want(o.QueueSize >= 0, "%s (L) is %d, want 0 or more", queue, o.QueueSize)
+	l.Want(o.SearchSpace == 0 || o.SearchSpace > 1, "%s (M) is %d, want 0 or more than 1", space, o.SearchSpace)
+	l.Want(o.SearchSpace%batch == 0, "%s (M) is %d, want a multiple of %s, %d", space, o.SearchSpace, batchSize, batch)
+	if o.SearchSpace > 0 {
+		l.Want(o.QueueSize%o.SearchSpace == 0, "%s (L) is %d, want a multiple of %s, %d", queue, o.QueueSize, space, o.SearchSpace)
+	} else {
+		l.Want(o.QueueSize%batch == 0, "%s (L) is %d, want a multiple of %s, %d", queue, o.QueueSize, batchSize, batch)
+	}
+}
+
+func (grit) reads(o Options, epoch int) reads {
+	if epoch == 0 || o.Features == SourceEncoder {
+		return readsEncoder
+	}
+	return readsTraining
+}
+
+// CollectsInTraining says whether GRIT collects pairs in the training order of the epoch before, as their features come.
+func (o Options) CollectsInTraining() bool {
+	return o.Strategy == StrategyGRIT && (o.Features == SourceTraining || o.Features == SourceUnshuffled)
+}
+
+// plan goes on from the queues that advance has grouped. Pairs come into queues in the training order of the epoch
+// before, or in a random one.
+func (grit) plan(ctx context.Context, in planInput) (Plan, error) {
+	order := in.before.Order
+	if in.key.Epoch == 0 || !in.options.CollectsInTraining() {
+		order = permutation(in.pairs(), in.key.generator("collecting order"))
+	}
+	g := in.gritPlan()
+	if err := g.group(ctx, order[len(g.grouped):], in.features, in.image); err != nil {
+		return Plan{}, err
+	}
+	return g.plan(), nil
+}
+
+// advance groups the queues whose features have all come. So only the last queue is left when training ends the epoch.
+func (grit) advance(ctx context.Context, in planInput, arrived int) (any, error) {
+	if !in.options.CollectsInTraining() || in.options.QueueSize == 0 {
+		return nil, nil
+	}
+	g := in.gritPlan()
+	full := arrived / in.options.QueueSize * in.options.QueueSize
+	if from := len(g.grouped); from < full {
+		return g, g.group(ctx, in.before.Order[from:full], in.features, in.image)
+	}
+	return g, nil
+}
+
+// gritPlan returns the plan that advance has begun, or a new one.
+func (in planInput) gritPlan() *gritPlan {
+	if begun, ok := in.ahead.(*gritPlan); ok {
+		return begun
+	}
+	o, draws := in.options, in.key.Draws()
+	if o.Features == SourceUnshuffled {
+		draws = unshuffled{draws}
+	}
+	g := newGRITPlan(in.pairs(), GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, o.StartAsReleased, o.Workers}, draws)
+	g.walked = in.walked
+	return g
 }
 
 // GRITRule is how GRIT-VLP forms the mini-batches of an epoch (section 4.1, Algorithm 1).

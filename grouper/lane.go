@@ -46,8 +46,8 @@ type Lane struct {
 	seal   *schemas.Seal // that has ended the window
 	store  Store         // nil: the window is in memory
 
-	givenUp []Due     // features that will never come
-	ahead   *gritPlan // of the epoch whose features are being read: the queues that are full; nil: none
+	givenUp []Due // features that will never come
+	ahead   any   // of the epoch whose features come: the result of the strategy so far
 	walked  func(pairs int)
 	behind  *recall // position to resume from; nil: the start of a window
 
@@ -354,25 +354,4 @@ func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 		}
 	}
 	return nil
-}
-
-func (l *Lane) makePlan(ctx context.Context, key Key) (Plan, error) {
-	o, m := l.options, l.members
-	switch o.Strategy {
-	case StrategyGNS:
-		return GNS(m.cluster, l.apart(), GNSRule{o.BatchSize, o.Clusters, o.PerCluster}, key), nil
-	case StrategyGRIT:
-		return l.planGRIT(ctx, key)
-	case StrategyRandom:
-	}
-	return Random(l.apart(), o.BatchSize, key), nil
-}
-
-// apart numbers the pairs so that those with one number stay out of each other's mini-batches: captions of one image,
-// unless they are negatives of each other.
-func (l *Lane) apart() []int32 {
-	if l.options.SameImage {
-		return ascending(l.members.count())
-	}
-	return l.members.image
 }

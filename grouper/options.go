@@ -9,16 +9,6 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Strategy is how the pairs of an epoch are put into mini-batches.
-type Strategy string
-
-// The strategies.
-const (
-	StrategyRandom Strategy = "random" // see [Random]
-	StrategyGRIT   Strategy = "grit"   // see [GRIT]
-	StrategyGNS    Strategy = "gns"    // see [GNS]
-)
-
 // Source is where the features come from by which GRIT groups the epochs after the first. The first epoch is grouped by
 // the encoder's vectors in any case, as in the paper's experiments (supplement 2.3).
 type Source string
@@ -100,11 +90,11 @@ func (o Options) Normal() Options {
 // Validate reports every setting that cannot be used, all at once. It passes over settings of other strategies than the
 // chosen one.
 func (o Options) Validate() error {
-	const strategy, batchSize, clusters, perCluster = invalid.Field("Strategy"), invalid.Field("BatchSize"), invalid.Field("Clusters"), invalid.Field("PerCluster")
+	const batchSize = invalid.Field("BatchSize")
 	o = o.Normal()
 	var l invalid.List
-	l.Want(slices.Contains([]Strategy{StrategyRandom, StrategyGRIT, StrategyGNS}, o.Strategy),
-		"%s is %q, want random, grit or gns", strategy, o.Strategy)
+	chosen := strategies[o.Strategy]
+	l.Want(chosen != nil, "%s is %q, want random, grit or gns", invalid.Field("Strategy"), o.Strategy)
 	invalid.AtLeast(&l, "Epochs", o.Epochs, 1)
 	l.Want(o.BatchSize >= 1 && o.BatchSize <= schemas.MaxBatch, "%s (N) is %d, want 1..%d", batchSize, o.BatchSize, schemas.MaxBatch)
 	l.Want(o.Candidates >= 0 && o.Candidates < max(o.BatchSize, 1),
@@ -122,15 +112,8 @@ func (o Options) Validate() error {
 	invalid.AtLeast(&l, "EpochGroups", o.EpochGroups, least)
 	o.validateCurriculum(&l)
 	invalid.AtLeast(&l, "Workers", o.Workers, 1)
-	switch o.Strategy {
-	case StrategyGRIT:
-		o.validateGRIT(&l)
-	case StrategyGNS:
-		l.Want(o.Clusters >= 1, "%s (c) is %d, want at least 1", clusters, o.Clusters)
-		l.Want(o.PerCluster >= 2, "%s (s) is %d, want at least 2", perCluster, o.PerCluster)
-		l.Want(int64(o.Clusters)*int64(o.PerCluster) <= int64(o.BatchSize),
-			"%s (c) is %d and %s (s) %d, want c * s of at most %s, %d", clusters, o.Clusters, perCluster, o.PerCluster, batchSize, o.BatchSize)
-	case StrategyRandom:
+	if chosen != nil {
+		chosen.validate(o, &l)
 	}
 	return l.Err()
 }
@@ -153,21 +136,6 @@ const leastCurriculum = 4
 // curriculumEpochs returns E of the curriculum.
 func (o Options) curriculumEpochs() int { return cmp.Or(o.CurriculumEpochs, o.Epochs) }
 
-func (o Options) validateGRIT(l *invalid.List) {
-	const queue, space, batchSize = invalid.Field("QueueSize"), invalid.Field("SearchSpace"), invalid.Field("BatchSize")
-	batch := max(o.BatchSize, 1)
-	known := slices.Contains([]Source{SourceTraining, SourceEncoder, SourceCurrent, SourceUnshuffled}, o.Features)
-	l.Want(known, "%s is %q, want training, encoder, current or unshuffled", invalid.Field("Features"), o.Features)
-	l.Want(o.QueueSize >= 0, "%s (L) is %d, want 0 or more", queue, o.QueueSize)
-	l.Want(o.SearchSpace == 0 || o.SearchSpace > 1, "%s (M) is %d, want 0 or more than 1", space, o.SearchSpace)
-	l.Want(o.SearchSpace%batch == 0, "%s (M) is %d, want a multiple of %s, %d", space, o.SearchSpace, batchSize, batch)
-	if o.SearchSpace > 0 {
-		l.Want(o.QueueSize%o.SearchSpace == 0, "%s (L) is %d, want a multiple of %s, %d", queue, o.QueueSize, space, o.SearchSpace)
-	} else {
-		l.Want(o.QueueSize%batch == 0, "%s (L) is %d, want a multiple of %s, %d", queue, o.QueueSize, batchSize, batch)
-	}
-}
-
 // LargestRecord returns how many bytes the largest batch can have when Con-D has scored it: captions and addresses as
 // long as they may be, and one image for all samples.
 func (o Options) LargestRecord() int64 {
@@ -180,16 +148,3 @@ func (o Options) LargestRecord() int64 {
 	n, m := int64(o.BatchSize), int64(o.Candidates)
 	return record + n*(sample+m*candidate+(n-1)*partner)
 }
-
-// needsFeatures says whether the plan of an epoch waits for the features of the epoch before.
-func (o Options) needsFeatures(epoch int) bool {
-	return o.Strategy == StrategyGRIT && o.Features != SourceEncoder && epoch > 0
-}
-
-// CollectsInTraining says whether GRIT collects pairs in the training order of the epoch before, as their features come.
-func (o Options) CollectsInTraining() bool {
-	return o.Strategy == StrategyGRIT && (o.Features == SourceTraining || o.Features == SourceUnshuffled)
-}
-
-// needsVectors says whether the encoder's vectors are used at all.
-func (o Options) needsVectors() bool { return o.Strategy == StrategyGRIT || o.Candidates > 0 }

@@ -1,0 +1,74 @@
+package grouper
+
+import (
+	"context"
+
+	"github.com/pairstream/pairstream/internal/base/invalid"
+)
+
+// Strategy names the way in which the pairs of an epoch are put into mini-batches.
+type Strategy string
+
+// The strategies.
+const (
+	StrategyRandom Strategy = "random" // see [Random]
+	StrategyGRIT   Strategy = "grit"   // see [GRIT]
+	StrategyGNS    Strategy = "gns"    // see [GNS]
+)
+
+// strategies holds each strategy, which has a file of its own.
+var strategies = map[Strategy]strategy{StrategyRandom: random{}, StrategyGRIT: grit{}, StrategyGNS: gns{}}
+
+// strategy forms the mini-batches of an epoch.
+type strategy interface {
+	// validate lists the options that the strategy cannot use.
+	validate(o Options, l *invalid.List)
+	// reads returns the vectors that the strategy needs for an epoch.
+	reads(o Options, epoch int) reads
+	// plan orders the pairs of an epoch. Equal inputs give equal plans: every draw comes from the key.
+	plan(ctx context.Context, in planInput) (Plan, error)
+}
+
+// advancing is a strategy that begins to plan while the features of the epoch before still come.
+type advancing interface {
+	strategy
+	// advance uses the features of the first pairs of in.before. The next call, or plan, finds its result in in.ahead.
+	advance(ctx context.Context, in planInput, arrived int) (ahead any, err error)
+}
+
+// reads are the vectors that a strategy needs.
+type reads int
+
+const (
+	readsNothing  reads = iota
+	readsEncoder        // of the encoder, which come with the pairs
+	readsTraining       // of the model in training, which come during the epoch before
+)
+
+// planInput is the state of a group from which a strategy plans an epoch.
+type planInput struct {
+	options  Options
+	key      Key
+	image    []int32  // by position, from 0: pairs with one number stay out of each other's mini-batches
+	cluster  []int32  // by position, from 0
+	features Features // as reads says; nil where neither the strategy nor candidates need them
+	before   Plan     // of the epoch before; empty in the first
+	ahead    any      // the last result of advance; nil: none
+	walked   func(pairs int)
+}
+
+func (in planInput) pairs() int { return len(in.image) }
+
+// reads returns the vectors that the plan of an epoch needs.
+func (o Options) reads(epoch int) reads {
+	if s, known := strategies[o.Strategy]; known {
+		return s.reads(o, epoch)
+	}
+	return readsNothing
+}
+
+// needsFeatures says whether the plan of an epoch waits for the features of the epoch before.
+func (o Options) needsFeatures(epoch int) bool { return epoch > 0 && o.reads(epoch) == readsTraining }
+
+// needsVectors says whether the encoder's vectors are used at all.
+func (o Options) needsVectors() bool { return o.reads(0) == readsEncoder || o.Candidates > 0 }
