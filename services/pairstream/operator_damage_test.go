@@ -90,7 +90,7 @@ func (w *world) strange(a action) {
 
 // makeAnew deletes a topic and creates it again, with the stages running or without.
 func (w *world) makeAnew(topic schemas.Topic, running bool) {
-	w.doom("topic " + string(topic) + " was made anew")
+	w.doom("topic " + string(topic) + " was recreated")
 	if !running {
 		w.stopAll()
 	}

@@ -95,12 +95,12 @@ func (b *book) recognise(s *sourceState) error {
 func (b *book) holds(was SourceNote) error {
 	const remedy = "publish it again with --resume=false, which publishes everything"
 	if was.Topic != "" && b.topic != "" && was.Topic != b.topic {
-		return fmt.Errorf("%s was published to the topic pairs with id %s, and now the topic has id %s: it was made anew, and the pairs are gone: %s", was.URI, was.Topic, b.topic, remedy)
+		return fmt.Errorf("%s was published to the topic pairs with id %s, and now the topic has id %s: it was recreated, and the pairs are gone: %s", was.URI, was.Topic, b.topic, remedy)
 	}
 	for _, reached := range [][]int64{was.Ends, was.Before} {
 		for lane, end := range b.ends[:min(len(b.ends), len(reached))] {
 			if end < reached[lane] {
-				return fmt.Errorf("%s was published when lane %d of the topic pairs had %d records, and now it has %d: the topic was made anew or has lost records: %s",
+				return fmt.Errorf("%s was published when lane %d of the topic pairs had %d records, and now it has %d: the topic was recreated or has lost records: %s",
 					was.URI, lane, reached[lane], end, remedy)
 			}
 		}

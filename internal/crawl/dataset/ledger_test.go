@@ -272,10 +272,10 @@ func TestNotesOfPairsThatAreGone(t *testing.T) {
 		"a topic without ids":       {lose: func(l *ledger) { l.topic = "" }},
 		"a lane is cut":             {lose: func(l *ledger) { l.lanes[1] = l.lanes[1][:len(l.lanes[1])/2] }, refuse: "lane 1 of the topic pairs had"},
 		"one record is missing":     {lose: func(l *ledger) { l.lanes[2] = l.lanes[2][:len(l.lanes[2])-1] }, refuse: "lane 2 of the topic pairs had"},
-		"made anew":                 {lose: func(l *ledger) { l.lanes, l.topic = make([][]dataset.Message, 3), "new" }, refuse: "it was made anew"},
-		"made anew, without ids":    {lose: func(l *ledger) { l.lanes = make([][]dataset.Message, 3); l.topic = "" }, refuse: "made anew or has lost records"},
-		"made anew and filled":      {lose: func(l *ledger) { l.topic = "new" }, refuse: "it was made anew"},
-		"cut short, then made anew": {die: 12, lose: func(l *ledger) { l.lanes, l.topic = make([][]dataset.Message, 3), "new" }, refuse: "it was made anew"},
+		"made anew":                 {lose: func(l *ledger) { l.lanes, l.topic = make([][]dataset.Message, 3), "new" }, refuse: "it was recreated"},
+		"made anew, without ids":    {lose: func(l *ledger) { l.lanes = make([][]dataset.Message, 3); l.topic = "" }, refuse: "recreated or has lost records"},
+		"made anew and filled":      {lose: func(l *ledger) { l.topic = "new" }, refuse: "it was recreated"},
+		"cut short, then made anew": {die: 12, lose: func(l *ledger) { l.lanes, l.topic = make([][]dataset.Message, 3), "new" }, refuse: "it was recreated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger(3)

@@ -74,7 +74,7 @@ func (a *awaiter) Flush(context.Context, Output) error { return nil }
 // the first group is skipped, the batches of the second one have the seqs of those that are gone: nobody would write
 // them, and nobody make their features.
 func TestSkipOfWhatNobodyCanCompare(t *testing.T) {
-	const lost = "batches, lane 0, seq 1: the log has lost this record, and nobody knows whether what is made now is the same, since seqs 0 to 1 of embeddings were skipped (broken)"
+	const lost = "batches, lane 0, seq 1: the log has lost this record, and the stage may now make another one, because seqs 0 to 1 of embeddings were skipped (broken)"
 	for name, c := range map[string]struct {
 		skipped  int64 // the first of two seqs of embeddings
 		features bool  // those of the first group are there

@@ -10,15 +10,15 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// backlog holds what a publisher has to write of one kind, in the order of its numbers.
+// backlog holds a publisher's unacknowledged messages of one kind, in the order of their numbers.
 type backlog struct {
-	room    []message // nothing, with the array of those that wait
+	room    []message // empty, with the array of waiting
 	waiting []message
 	sending []message // not acknowledged yet
 }
 
 // add appends a message. It reports whether nothing was waiting before. When half of a full array is free, it moves the
-// others to its beginning.
+// waiting messages to the beginning.
 func (q *backlog) add(m message) bool {
 	if n := len(q.waiting); n == cap(q.waiting) {
 		if 2*n <= cap(q.room) {
@@ -45,7 +45,7 @@ func (q *backlog) oldest(next int64) int64 {
 	return next
 }
 
-// target is where messages go: those of one target are written one batch after the other.
+// target is the destination of messages: batches of one target are written one after the other.
 type target struct {
 	topic schemas.Topic
 	lane  int
@@ -53,9 +53,9 @@ type target struct {
 
 func (m *message) target() target { return target{m.Topic, m.Lane} }
 
-// reach counts the messages that wait and have numbers up to limit, and their bytes. It stops before a target has more
-// than one batch, so that no target keeps the others of a round waiting, and before all have more than parallel
-// batches. A first message may be larger. held means that the limit has stopped it.
+// reach counts the waiting messages with numbers up to limit, and their bytes. It stops before a target has more than
+// one batch, so that no target keeps the others of a round waiting. It also stops before all targets together have more
+// than parallel batches. A first message may be larger. held means that the limit stopped it.
 func (q *backlog) reach(limit, batch int64, parallel int) (n int, bytes int64, held bool) {
 	var of map[target]int64
 	if parallel > 1 {
@@ -82,7 +82,7 @@ func (q *backlog) reach(limit, batch int64, parallel int) (n int, bytes int64, h
 	return n, bytes, false
 }
 
-// send takes the first n messages that wait.
+// send moves the first n waiting messages to sending.
 func (q *backlog) send(n int) []message {
 	q.sending = append(q.sending, q.waiting[:n]...)
 	clear(q.waiting[:n])
@@ -90,7 +90,7 @@ func (q *backlog) send(n int) []message {
 	return q.sending
 }
 
-// forget lets go of the messages that were sent.
+// forget drops the messages that were sent.
 func (q *backlog) forget() {
 	clear(q.sending)
 	q.sending = q.sending[:0]
@@ -143,10 +143,10 @@ func (p *Publisher) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// maxLinger bounds what a slow broker adds to a record's time in one stage.
+// maxLinger bounds the time that a slow broker adds to a record in one stage.
 const maxLinger = 50 * time.Millisecond
 
-// lingerAfter returns how long the next round waits for messages, when the last one took this long to be written. A
+// lingerAfter returns how long to collect messages for the next round, given how long the last one took to write. A
 // busy broker then gets fewer and larger requests; each costs it a sync of its files.
 func lingerAfter(least, written time.Duration) time.Duration {
 	if least == 0 {
@@ -155,7 +155,7 @@ func lingerAfter(least, written time.Duration) time.Duration {
 	return max(least, min(written, maxLinger))
 }
 
-// sent notes that what was on its way is acknowledged.
+// sent marks the messages in sending as acknowledged.
 func (p *Publisher) sent(q *backlog) {
 	var n int64
 	p.mu.Lock()
@@ -211,8 +211,7 @@ func (p *Publisher) nextRound(ctx context.Context) (round, dead []message, err e
 //
 // A request costs about the same however small it is. So a round of less than half a batch waits for the dead letters
 // that hold back the rest. When batches fill without waiting, the dead letters go out beside the last batch before
-// them. Their acks are then there when the next batch is due. With fewer records, they would only make rounds
-// smaller.
+// them, and their acks arrive before the next batch is due. With fewer records, they would only make rounds smaller.
 func (p *Publisher) take() (round, dead []message) {
 	batch, limit := int64(p.log.cfg.BatchBytes), p.dead.oldest(p.put)
 	n, bytes, held := p.records.reach(limit, batch, p.parallel)

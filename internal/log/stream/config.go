@@ -15,7 +15,7 @@ import (
 type Config struct {
 	kafka.Config
 
-	TraceEndpoint string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT" desc:"address of an OpenTelemetry collector to send traces of sampled pairs to by HTTP, such as http://jaeger:4318; empty: no traces. OpenTelemetry's other variables hold as well"`
+	TraceEndpoint string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT" desc:"address of an OpenTelemetry collector to send traces of sampled pairs to by HTTP, such as http://jaeger:4318; empty: no traces. OpenTelemetry's other variables also apply"`
 	TraceRatio    float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"0.001" desc:"OTEL_EXPORTER_OTLP_ENDPOINT: share of the pairs that are sampled, by their ids, so that all stages sample the same"`
 
 	MaxBytesInFlight int64 `env:"STREAM_MAX_BYTES_IN_FLIGHT" envDefault:"67108864" desc:"bytes of records read ahead or waiting for their acks, per stage and process"`
@@ -23,7 +23,7 @@ type Config struct {
 	// No variable sets these; tests do.
 	BatchBytes int           `envDefault:"786432"` // of records in one produce request; a larger record goes alone
 	Linger     time.Duration `envDefault:"5ms"`    // wait for more records before a produce request; see lingerAfter
-	FlushAfter time.Duration `envDefault:"20ms"`   // wait for more input before a stage emits what it holds back for batching
+	FlushAfter time.Duration `envDefault:"20ms"`   // wait for more input before a stage emits its held records
 	StallAfter time.Duration `envDefault:"10m"`    // time without progress, with input at hand, after which a lane is reported as stalled
 }
 

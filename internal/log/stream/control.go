@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// The control topic is small and compacted, so retention does not reach it. It holds what has to be known as long as
-// the log exists: decisions of operators, and which dead letters were put back. The notes are JSON, by key.
+// The control topic is small and compacted, so retention does not delete from it. It holds facts that must live as long
+// as the log: decisions of operators, and which dead letters were put back. The notes are JSON, by key.
 
 // remember writes a note under its key.
 func (l *Log) remember(ctx context.Context, key string, v any) error {

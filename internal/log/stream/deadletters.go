@@ -26,7 +26,7 @@ const (
 	headerDeadCut    = "dl-cut" // how many bytes the value had, when the dead letter lacks a part of the value, the key or the headers
 )
 
-// maxDeadKeyBytes is the most that a dead letter keeps of its record's key.
+// maxDeadKeyBytes bounds the part of a record's key that a dead letter keeps.
 const maxDeadKeyBytes = 4 << 10
 
 // maxReasonBytes keeps a reason that quotes its record from making the dead letter much larger than the record.
@@ -49,8 +49,8 @@ type DeadLetter struct {
 	Headers []kafka.Header // of the record that was set aside
 }
 
-// deadLetter makes the message that sets rec aside. The key names the record, so that a reader can tell a second
-// writing after a crash from another dead letter.
+// deadLetter makes the message that sets rec aside. The key names the record, so a reader recognizes a repetition after
+// a crash.
 func deadLetter(stage string, rec Record, reason string) message {
 	if reason = display.Redacted(reason); len(reason) > maxReasonBytes {
 		reason = strings.ToValidUTF8(reason[:maxReasonBytes], "")
@@ -76,8 +76,8 @@ func deadLetter(stage string, rec Record, reason string) message {
 	return m
 }
 
-// addHeaders appends as many headers as a reader takes, with room for [headerDeadCut]. It reports whether these are
-// all.
+// addHeaders appends as many headers as a reader accepts, with room for [headerDeadCut]. It reports whether all of them
+// fit.
 func (m *message) addHeaders(more []kafka.Header) bool {
 	const room = 64
 	size := room
@@ -94,7 +94,7 @@ func (m *message) addHeaders(more []kafka.Header) bool {
 	return true
 }
 
-// cut shortens a dead letter to about most bytes, and notes how long its record was. It reports whether that was
+// cut shortens a dead letter to about most bytes, and notes the length of its record. It reports whether that was
 // possible.
 func (m *message) cut(most int64) bool {
 	if m.Topic != schemas.DeadLetters || m.WireSize() <= most {
@@ -139,8 +139,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// reasonClasses are the reasons that may label a metric. The words of a reason can come from a record, so any other
-// reason counts as "other".
+// reasonClasses are the reasons that may label a metric. A reason may contain words of its record, so any other reason
+// counts as "other".
 var reasonClasses = []string{
 	"malformed", "unknown schema", "invalid record", "foreign record", "unexpected record", "no seq header", "bad seq header",
 	"broken batch", "oversized batch", "oversized headers", "record too large",
@@ -159,13 +159,13 @@ func reasonClass(reason string) string {
 	return "other"
 }
 
-// DeadLetters yields the dead letters that are in the log now, oldest first and each record once. It passes over what
-// a stage set aside again after a crash, and over what another stage set aside as well.
+// DeadLetters yields the dead letters that are in the log now, oldest first and each record once. It skips repetitions
+// after a crash, and records that another stage also set aside.
 func (l *Log) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return l.DeadLettersFrom(ctx, 0)
 }
 
-// DeadLettersFrom yields the same as DeadLetters, but only letters whose number is at least first.
+// DeadLettersFrom is DeadLetters from the letter numbered first on.
 func (l *Log) DeadLettersFrom(ctx context.Context, first int64) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		type key struct {
@@ -228,8 +228,8 @@ func ParseDeadLetter(rec Record) (DeadLetter, error) {
 	return d, nil
 }
 
-// Republish writes a dead letter's record again, at the end of the lane that it came from. Only the records of
-// outside producers can go back. A stage's record has a seq, and its place is taken.
+// Republish writes a dead letter's record again, at the end of the lane that it came from. Only records of outside
+// producers can go back: a stage's record has a seq, and its position is taken.
 func (p *Publisher) Republish(ctx context.Context, d DeadLetter) error {
 	if d.Cut > 0 {
 		return fmt.Errorf("republishing %s, lane %d, offset %d: the dead letter has only %d of its %d bytes",

@@ -13,7 +13,7 @@ import (
 )
 
 // Records yields the records of a lane from a position up to but not including the offset end, each once. A negative
-// end means all that the log holds now. Records passes over what is not part of the lane's sequence.
+// end means everything in the log now. Records skips records that are not part of the lane's sequence.
 func (l *Log) Records(ctx context.Context, topic schemas.Topic, lane int, from Position, end int64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		b, err := l.Bounds(ctx, topic, lane)
@@ -43,8 +43,8 @@ func (l *Log) Records(ctx context.Context, topic schemas.Topic, lane int, from P
 	}
 }
 
-// Everything yields all records that a lane holds now. Unlike [Log.Records] it leaves out none: foreign records,
-// repetitions and what operators have skipped are there as well. All have the seq -1.
+// Everything yields all records that a lane holds now. Unlike [Log.Records] it includes foreign records, repetitions
+// and records that operators have skipped. All have the seq -1.
 func (l *Log) Everything(ctx context.Context, topic schemas.Topic, lane int) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		b, err := l.Bounds(ctx, topic, lane)
@@ -59,7 +59,7 @@ func (l *Log) Everything(ctx context.Context, topic schemas.Topic, lane int) ite
 	}
 }
 
-// scan yields what the reader has up to the offset end, except records that are no part of the lane's sequence.
+// scan yields the reader's records up to the offset end, except records that are not part of the lane's sequence.
 func (r *Reader) scan(ctx context.Context, end int64, yield func(Record, error) bool) {
 	for r.Position().Offset < end {
 		rec, ok, err := r.nextBelow(ctx, end)
@@ -76,8 +76,8 @@ func (r *Reader) scan(ctx context.Context, end int64, yield func(Record, error) 
 	}
 }
 
-// nextBelow returns the next record, but stops at the offset end. It stops there even when only duplicates or control
-// batches lie before the end.
+// nextBelow returns the next record below the offset end. It stops at the end even if only duplicates or control
+// batches lie before it.
 func (r *Reader) nextBelow(ctx context.Context, end int64) (Record, bool, error) {
 	for {
 		rec, ok, err := r.poll(ctx)
@@ -97,8 +97,8 @@ func (r *Reader) nextBelow(ctx context.Context, end int64) (Record, bool, error)
 	}
 }
 
-// Digest is a running hash over the records of a lane: their schemas, seqs and values, in order and each once. Places
-// in the log do not count, so equal digests mean equal sequences.
+// Digest is a running hash over the records of a lane: their schemas, seqs and values, in order and each once. Offsets
+// do not count, so equal digests mean equal sequences.
 type Digest struct {
 	Records int64
 	h       hash.Hash
@@ -107,7 +107,7 @@ type Digest struct {
 // NewDigest returns the digest of no records.
 func NewDigest() *Digest { return &Digest{h: sha256.New()} }
 
-// Add takes up the next record.
+// Add hashes the next record.
 func (d *Digest) Add(rec Record) {
 	var buf []byte
 	buf = binary.AppendUvarint(buf, uint64(len(rec.Schema)))
@@ -122,8 +122,8 @@ func (d *Digest) Add(rec Record) {
 // Sum returns the digest as 64 hexadecimal digits.
 func (d *Digest) Sum() string { return hex.EncodeToString(d.h.Sum(nil)) }
 
-// Digest reads a lane from a position up to the offset end and returns its digest. A negative end means all that is
-// there.
+// Digest reads a lane from a position up to the offset end and returns its digest. A negative end means everything in
+// the log now.
 func (l *Log) Digest(ctx context.Context, topic schemas.Topic, lane int, from Position, end int64) (*Digest, error) {
 	d := NewDigest()
 	for rec, err := range l.Records(ctx, topic, lane, from, end) {

@@ -15,24 +15,24 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// FollowSpec says what a [Follower] reads.
+// FollowSpec configures a [Follower].
 type FollowSpec struct {
 	Name     string           // of the stage, and of the consumer group that its offsets are committed to
 	Topic    schemas.Topic    // with lanes and seqs
-	Writes   []schemas.Topic  // that the stage makes of it
-	From     map[int]Position // by lane; those that have ended are missing
-	Letters  *Publisher       // takes what is set aside
+	Writes   []schemas.Topic  // outputs of the stage
+	From     map[int]Position // by lane; ended lanes are missing
+	Letters  *Publisher       // takes the records set aside
 	Counters *Counters        // kept up to date when set
 	// Take takes the next record of a lane, and may block. Its errors are those of a [Stage]; io.EOF ends the lane.
 	Take func(ctx context.Context, lane *FollowedLane, rec Record) error
-	// Waiting says what a lane waits for that has no record, and whether it holds up others.
+	// Waiting describes the record that an empty lane waits for, and reports whether the lane holds up others.
 	Waiting     func(lane int) (what string, holdsUp bool)
 	ParkedPause time.Duration // rest of a parked lane; 0: a minute
-	SaidAfter   time.Duration // wait of a lane before it says what it waits for; 0: a minute
+	SaidAfter   time.Duration // a lane that waits for longer reports it; 0: a minute
 }
 
-// Follower reads lanes for a stage whose work goes across them, so that one process has all: the trainer. It needs no
-// consumer group, and its caller knows from where to go on. It treats faults as [Log.Run] does.
+// Follower reads lanes for the trainer, whose work goes across lanes, so that one process has all of them. It needs no
+// consumer group, and its caller knows where to resume. It treats faults as [Log.Run] does.
 type Follower struct {
 	*roster
 	spec FollowSpec
@@ -54,15 +54,15 @@ func (l *Log) Follow(spec FollowSpec) *Follower {
 	return f
 }
 
-// Pulse returns what a lane tells the watchdog.
+// Pulse returns the watchdog's pulse of a lane.
 func (f *Follower) Pulse(lane int) *Pulse { return f.watchdog.Lane(lane) }
 
-// Reached notes how far the stage's work is in a lane. Lag dashboards show it.
+// Reached records the stage's position in a lane, for lag dashboards.
 func (f *Follower) Reached(lane int, offset int64) {
 	f.saying.Load().Reached(f.spec.Topic, lane, offset)
 }
 
-// Watch tells others of the lanes until ctx ends, and once more then: their progress, their states, their stalls.
+// Watch reports the lanes' progress, states and stalls until ctx ends, and once more then.
 func (f *Follower) Watch(ctx context.Context) {
 	var watching errgroup.Group
 	defer watching.Wait() //nolint:errcheck // there is none
@@ -82,7 +82,7 @@ func (f *Follower) Watch(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.log.cfg.PerRequest())
 	defer cancel()
 	if err := f.log.Retry(last, "committing the last offsets of "+f.stage, f.commit); err != nil {
-		f.log.logger.Warn("who asks for the lag will see less than was done", keyStage, f.stage, keyErr, err)
+		f.log.logger.Warn("the lag will look larger than it is", keyStage, f.stage, keyErr, err)
 	}
 }
 
@@ -96,14 +96,14 @@ func (f *Follower) Run(ctx context.Context) error {
 	return reading.Wait()
 }
 
-// FollowedLane is a lane in the hands of Take.
+// FollowedLane is a lane as Take gets it.
 type FollowedLane struct {
 	ID    int
 	spell spell
 }
 
-// Wait calls try until it succeeds, each time for a second at most. After a while the lane says that it waits for what
-// the function returns, if it returns anything.
+// Wait calls try until it succeeds, each time for a second at most. After a while the lane reports that it waits for
+// the text that what returns, unless the text is empty.
 func (l *FollowedLane) Wait(ctx context.Context, try func(context.Context) error, what func() (string, bool)) error {
 	return l.spell.wait(ctx, try, func() error { return nil }, what)
 }
@@ -111,7 +111,7 @@ func (l *FollowedLane) Wait(ctx context.Context, try func(context.Context) error
 // errLetters marks a fault of the publisher that takes dead letters. All lanes share it.
 var errLetters = errors.New("setting a record aside")
 
-// follow reads a lane to its end, taking it up again after faults.
+// follow reads a lane to its end, and restarts it after faults.
 func (f *Follower) follow(ctx context.Context, l *FollowedLane, at Position) error {
 	var pause kafka.Backoff
 	for {
@@ -123,7 +123,7 @@ func (f *Follower) follow(ctx context.Context, l *FollowedLane, at Position) err
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case f.madeAnew(nil) != nil: // only the start of the process can compare what it holds with the log
+		case f.madeAnew(nil) != nil: // only a restart of the process can compare its state with the log
 			return fmt.Errorf("lane %d: %w", l.ID, f.madeAnew(nil))
 		case errors.Is(err, errLetters):
 			return fmt.Errorf("lane %d: %w", l.ID, err)
@@ -139,7 +139,7 @@ func (f *Follower) follow(ctx context.Context, l *FollowedLane, at Position) err
 	}
 }
 
-// read reads a lane from a place until it fails or ends, and moves the place to where it has come.
+// read reads a lane from a position until it fails or ends, and updates the position.
 func (f *Follower) read(ctx context.Context, l *FollowedLane, at *Position) error {
 	skips, err := f.log.skipsOf(ctx, f.spec.Topic, l.ID)
 	if err != nil {
@@ -182,8 +182,8 @@ func (f *Follower) read(ctx context.Context, l *FollowedLane, at *Position) erro
 	}
 }
 
-// Whole calls read, which reads records of a lane of some topic from a place on, until it meets no damage. Meanwhile
-// the lane is parked, and others are told.
+// Whole repeats read, which reads records of a lane from a position on, until it meets no damage. Meanwhile the lane is
+// parked and reported.
 func (f *Follower) Whole(ctx context.Context, topic schemas.Topic, lane int, from Position, read func() error) error {
 	err := read()
 	if !isDamage(err) {
@@ -207,7 +207,7 @@ func (f *Follower) Whole(ctx context.Context, topic schemas.Topic, lane int, fro
 	return errors.Join(err, telling.Wait())
 }
 
-// commit tells the consumer group what is new. Nothing depends on it.
+// commit commits new offsets to the consumer group, for lag dashboards only.
 func (f *Follower) commit(ctx context.Context) error {
 	return f.log.Commit(ctx, f.stage, f.saying.Load())
 }
@@ -216,7 +216,7 @@ func stoppedKey(stage string, topic schemas.Topic, lane int) string {
 	return fmt.Sprintf("stopped/%s/%s/%d", stage, topic, lane)
 }
 
-// note notes where a lane has stopped, for those who look for its fault. They cannot know what its stage has in memory.
+// note notes where a lane has stopped, for people who look for its fault: they cannot see the stage's memory.
 func (f *Follower) note(ctx context.Context, topic schemas.Topic, lane int, at Position) {
 	ctx, cancel := context.WithTimeout(ctx, f.log.cfg.PerRequest())
 	defer cancel()
@@ -225,7 +225,7 @@ func (f *Follower) note(ctx context.Context, topic schemas.Topic, lane int, at P
 	}
 }
 
-// Stopped returns where a follower has parked a lane last, if it ever did.
+// Stopped returns where a follower has last parked a lane, if ever.
 func (l *Log) Stopped(ctx context.Context, stage string, topic schemas.Topic, lane int) (at Position, found bool, err error) {
 	key := stoppedKey(stage, topic, lane)
 	err = l.recall(ctx, key, func(k string, value []byte) error {

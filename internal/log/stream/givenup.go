@@ -12,21 +12,21 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Forgoer is a stage that can go on without records which nobody will make any more, because an operator has skipped
-// what they would be made of.
+// Forgoer is a stage that can continue without records that will never come, because an operator has skipped their
+// inputs.
 type Forgoer interface {
-	// Forgoes names what the stage waits for, and who makes it of what. It returns nil when the stage does not go on
-	// without. The goroutine of Process calls it.
+	// Forgoes names the records that the stage waits for, and their makers with their inputs. It returns nil if the
+	// stage cannot continue without them. The goroutine of Process calls it.
 	Forgoes() (what fmt.Stringer, makers []Maker)
 }
 
-// Maker is a stage, and the topic of which it makes its records.
+// Maker is a stage, and the topic that it makes its records from.
 type Maker struct {
 	Stage string
 	Reads schemas.Topic
 }
 
-// forgone is the note that a lane goes on without something.
+// forgone is the note that a lane continues without some records.
 type forgone struct {
 	What json.RawMessage `json:"what"`
 	Why  string          `json:"why"`
@@ -35,8 +35,8 @@ type forgone struct {
 
 func forgonePrefix(stage string, lane int) string { return fmt.Sprintf("forgone/%s/%d/", stage, lane) }
 
-// Forgone calls each with what a lane of a stage goes on without. It was noted, so that whoever takes the lane over
-// does the same.
+// Forgone calls each with the records that a lane of a stage continues without. They were noted, so that a new owner of
+// the lane does the same.
 func (l *Log) Forgone(ctx context.Context, stage string, lane int, each func(what []byte) error) error {
 	return l.recall(ctx, forgonePrefix(stage, lane), func(_ string, value []byte) error {
 		var f forgone
@@ -47,11 +47,11 @@ func (l *Log) Forgone(ctx context.Context, stage string, lane int, each func(wha
 	})
 }
 
-// forgo looks whether anybody will make what the lane waits for. When nobody did at two looks in a row, it notes that
-// the lane goes on without, and returns an error by which the lane is taken up again.
+// forgo checks whether the records that the lane waits for can still come. If two checks in a row say no, it notes that
+// the lane continues without them, and returns an error that restarts the lane.
 //
-// A record that comes all the same, of a stage that was slow to tell how far it is, is one of a place that the lane has
-// passed.
+// A maker that was slow to commit its progress may still write such a record. It then belongs to a position that the
+// lane has passed.
 func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 	s, ok := ln.stage.(Forgoer)
 	if !ok {
@@ -63,7 +63,7 @@ func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 	}
 	why, err := ln.log.nobodyMakes(ctx, r.f.Topic(), ln.id, makers)
 	unsure := ln.out.again.unsure()
-	if err == nil && why == "" && unsure != nil { // nobody makes anything of a record that was not written
+	if err == nil && why == "" && unsure != nil { // an unwritten record has no results
 		var through bool
 		if through, err = ln.log.areThrough(ctx, makers, ln.id, nil); through {
 			why = unsure.Error()
@@ -80,17 +80,17 @@ func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 	}
 	raw, err := json.Marshal(what)
 	if err != nil {
-		return fmt.Errorf("noting what the lane goes on without: %w", err)
+		return fmt.Errorf("noting which records the lane continues without: %w", err)
 	}
 	note := forgone{What: raw, Why: why, Time: ln.log.clock().UTC()}
 	if err := ln.log.remember(ctx, forgonePrefix(ln.spec.Name, ln.id)+what.String(), note); err != nil {
 		return err
 	}
-	return Transient(fmt.Errorf("going on without %s: nobody makes them, since %s", what, why))
+	return Transient(fmt.Errorf("continuing without %s: they will never come, because %s", what, why))
 }
 
-// nobodyMakes says why nobody will write more to a lane of a topic: an operator has skipped records there, or in what
-// its records are made of, and the makers have processed all that is left. It returns "" as long as somebody may.
+// nobodyMakes explains why no more records will come to a lane of a topic: an operator has skipped records there or in
+// the makers' inputs, and the makers have processed the rest. It returns "" as long as records may come.
 func (l *Log) nobodyMakes(ctx context.Context, topic schemas.Topic, lane int, makers []Maker) (why string, err error) {
 	skips, err := l.Skips(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (l *Log) nobodyMakes(ctx context.Context, topic schemas.Topic, lane int, ma
 	return strings.Join(said, ", "), nil
 }
 
-// areThrough reports whether stages have processed all records of a lane, but for those that were skipped.
+// areThrough reports whether stages have processed all records of a lane, except skipped ones.
 func (l *Log) areThrough(ctx context.Context, makers []Maker, lane int, skips []Skip) (bool, error) {
 	for _, m := range makers {
 		if through, err := l.isThrough(ctx, m, lane, skips); !through || err != nil {
@@ -124,7 +124,7 @@ func (l *Log) areThrough(ctx context.Context, makers []Maker, lane int, skips []
 	return true, nil
 }
 
-// isThrough reports whether a stage has processed all records of a lane, but for those that were skipped.
+// isThrough reports whether a stage has processed all records of a lane, except skipped ones.
 func (l *Log) isThrough(ctx context.Context, m Maker, lane int, skips []Skip) (bool, error) {
 	lags, err := l.Lag(ctx, m.Stage, m.Reads)
 	if err != nil {

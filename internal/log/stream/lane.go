@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// errMaking marks a stage that cannot be made. Its settings or its models are at fault, and the process is of no use.
+// errMaking marks a stage that cannot be made. The process's settings or models are at fault.
 var errMaking = errors.New("making stage")
 
 // lane runs a stage on one lane, from its last mark until it is told to stop.
@@ -22,7 +22,7 @@ type lane struct {
 	instruments *instruments
 	pulse       *Pulse
 	roster      *roster
-	anew        *schemas.Topic // was made anew before the lane was taken up
+	anew        *schemas.Topic // recreated before the lane was started
 	spell       spell
 	commit      func(map[schemas.Topic]int64) // takes the processed offsets whose outputs are all acknowledged
 	stage       Stage
@@ -30,13 +30,13 @@ type lane struct {
 	rereads     map[schemas.Topic]*reread
 	out         *output
 	pos         []TopicPosition         // after the records handed to Process, in the order of the spec's inputs
-	kept        map[schemas.Topic]int64 // number of the message whose place was noted in the control topic
+	kept        map[schemas.Topic]int64 // number of the message whose position was noted in the control topic
 	keepNext    time.Time
-	untaken     *Record   // was read, and the stage could not take it yet
+	untaken     *Record   // a record that was read, but that the stage could not take yet
 	held        bool      // Process was called since the last Flush
 	now         time.Time // when the lane has finished a record, or a wait
-	ended       bool      // at the last look, the input that the lane waits for had its final seal behind it
-	nobody      bool      // at the last look, nobody would make what the lane waits for
+	ended       bool      // at the last check, the awaited input had ended with its final seal
+	nobody      bool      // at the last check, the awaited records could not come any more
 	pending     pendingCommit
 
 	mu   sync.Mutex
@@ -47,7 +47,7 @@ func newLane(r *roster, spec StageSpec, id int) *lane {
 	return &lane{log: r.log, spec: spec, id: id, instruments: r.instruments, pulse: r.watchdog.Lane(id), roster: r, anew: r.anew.Load(), spell: spell{roster: r, lane: id}}
 }
 
-// open finds the point to go on from (invariants 4 to 6), and opens the inputs there.
+// open finds the point to resume from (invariants 4 to 6), and opens the inputs there.
 func (ln *lane) open(ctx context.Context, budget int64) error {
 	mark, published, wrote, err := ln.recover(ctx)
 	if err != nil {
@@ -59,10 +59,10 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 	}
 	share := budget / int64(len(ln.spec.Inputs)+1)
 	ln.kept, ln.keepNext = make(map[schemas.Topic]int64), time.Now().Add(ln.log.keepEvery)
-	ln.pending.next = time.Now().Add(commitEvery) // a lane that has just been taken up has not shown that it works
+	ln.pending.next = time.Now().Add(commitEvery) // a lane that has just started has not shown that it works
 	ln.out = newOutput(ln, mark, published, share)
-	// One look serves what is read and what is compared. With a look for each, an operator could skip something in
-	// between: then the lane made other records without it, and left them out for those that have their seqs.
+	// Read the skips once, for reading and for comparing. Between two reads an operator could skip something. Then the
+	// lane would make other records without it, and omit them in favour of those in the log with their seqs.
 	skips, err := ln.log.Skips(ctx)
 	if err != nil {
 		return fmt.Errorf("asking for skips: %w", err)
@@ -90,7 +90,7 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 	return nil
 }
 
-// recover reads the end of every output and chooses the mark to go on from. It also returns the latest record of all
+// recover reads the end of every output and chooses the mark to resume from. It also returns the latest record of all
 // outputs. It refuses an output that has lost records.
 func (ln *lane) recover(ctx context.Context) (best Mark, published map[schemas.Topic]int64, latest Record, err error) {
 	best, published, wrote, err := ln.log.recover(ctx, ln.spec.Name, ln.id, ln.spec.Inputs, ln.spec.Outputs)
@@ -103,7 +103,7 @@ func (ln *lane) recover(ctx context.Context) (best Mark, published map[schemas.T
 	return best, published, latest, err
 }
 
-// skipTrimmed lets a lane that was never begun start with the first pair that retention has left.
+// skipTrimmed makes a lane that was never begun start with the first pair that retention has left.
 func (ln *lane) skipTrimmed(ctx context.Context, t schemas.Topic, from Position) (Position, error) {
 	if Sequenced(t) || from != (Position{}) {
 		return from, nil
@@ -119,7 +119,7 @@ func (ln *lane) skipTrimmed(ctx context.Context, t schemas.Topic, from Position)
 	return Position{Offset: b.Start}, nil
 }
 
-// current reports whether nobody has written to the outputs since this lane did. The lane may then go on as it is.
+// current reports whether the outputs have no records after this lane's own. The lane may then continue as it is.
 func (ln *lane) current(ctx context.Context) (bool, error) {
 	if ln.out.pub.failure() != nil {
 		return false, nil
@@ -149,7 +149,7 @@ func (ln *lane) setBudget(budget int64) {
 	}
 }
 
-// run processes records until reading ends. Then it finishes what is in hand, and may be called again. work outlives
+// run processes records until reading ends, then finishes the records in hand. It may be called again. work outlives
 // reading by the drain time. run processes a record that was read even if reading ends meanwhile, because its reader
 // will not return it again.
 func (ln *lane) run(reading, work context.Context) error {
@@ -158,7 +158,7 @@ func (ln *lane) run(reading, work context.Context) error {
 	ln.mu.Lock()
 	ln.stop = stop
 	ln.mu.Unlock()
-	if err := ln.out.pub.failure(); err != nil { // the publisher failed before there was anything to stop
+	if err := ln.out.pub.failure(); err != nil { // the publisher failed before ln.stop was set
 		return err
 	}
 	ln.now = time.Now()
@@ -233,7 +233,7 @@ func (ln *lane) step(reading, work context.Context, rec Record) error {
 	return ln.commitAt(ln.now)
 }
 
-// next returns the next record of the input that the stage asks for. While there is none, next flushes the stage.
+// next returns the next record of the input that the stage asks for. While the input is empty, next flushes the stage.
 func (ln *lane) next(reading, work context.Context) (Record, error) {
 	if reading.Err() != nil {
 		return Record{}, reading.Err()
@@ -266,9 +266,8 @@ func (ln *lane) next(reading, work context.Context) (Record, error) {
 	return rec, err
 }
 
-// advance moves the lane's position past rec, and gives rec the positions of the other inputs. A reader's own
-// position would be wrong here. It may lie past a record that was read but not processed, because the lane is given
-// up.
+// advance moves the lane's position past rec, and gives rec the positions of the other inputs. A reader's own position
+// would be wrong here: it may lie past a record that was read but not processed, because the lane is given up.
 func (ln *lane) advance(rec *Record) {
 	for i := range ln.pos {
 		if ln.pos[i].Topic == rec.Topic {
@@ -294,7 +293,7 @@ func (ln *lane) flush(work context.Context) error {
 	return nil
 }
 
-// drain finishes what is in hand before the lane is given up.
+// drain finishes the records in hand before the lane is given up.
 func (ln *lane) drain(work context.Context) error {
 	if err := ln.out.pub.failure(); err != nil {
 		return err
@@ -341,7 +340,7 @@ func (ln *lane) offsets() map[schemas.Topic]int64 {
 
 const commitEvery = time.Second
 
-// pendingCommit holds offsets back until what was emitted before them is acknowledged.
+// pendingCommit holds offsets back until the records emitted before them are acknowledged.
 type pendingCommit struct {
 	offsets map[schemas.Topic]int64
 	after   int64 // acks to wait for
@@ -352,10 +351,10 @@ func (p *pendingCommit) take(offsets map[schemas.Topic]int64, after int64) {
 	p.offsets, p.after = offsets, after
 }
 
-// maybeCommit commits, about once a second, the offsets of a second before.
+// maybeCommit commits the offsets of a second before, about once a second.
 func (ln *lane) maybeCommit() error { return ln.commitAt(time.Now()) }
 
-// commitAt does the same for one who has looked at the clock.
+// commitAt is maybeCommit with the time already read.
 func (ln *lane) commitAt(now time.Time) error {
 	if now.Before(ln.pending.next) {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// last is what the log knows of the place where a stage stopped, in one lane of one output.
+// last describes where a stage stopped, in one lane of one output.
 type last struct {
 	found bool
 	seq   int64
@@ -15,8 +15,8 @@ type last struct {
 	rec   Record
 }
 
-// lastRecord reads where a stage stopped. It takes the last record of a lane that carries a seq and a mark
-// (invariants 4 and 6), and that no operator has declared foreign. Usually that is the very last one.
+// lastRecord reads where a stage stopped: the last record of a lane that carries a seq and a mark (invariants 4 and 6),
+// and that no operator has declared foreign. Usually that is the very last one.
 func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (last, error) {
 	skips, err := l.skipsOf(ctx, topic, lane)
 	if err != nil {
@@ -35,8 +35,8 @@ func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (la
 	return last{found: err == nil, seq: rec.Seq, mark: mark, rec: rec}, err
 }
 
-// checkNeverWritten refuses a lane whose records are all gone. A stage that began it anew would number its records
-// from 0, and its readers would take them for repetitions.
+// checkNeverWritten refuses a lane whose records are all gone. A stage that restarted it would number its records from
+// 0, and its readers would take them for repetitions.
 func (l *Log) checkNeverWritten(ctx context.Context, topic schemas.Topic, lane int) error {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err == nil && b.Start > 0 {
@@ -56,8 +56,8 @@ func isSequenced(rec *Record) bool {
 	return err == nil
 }
 
-// LastSeq returns the seq of the last record of a lane, -1 when it has none. Another writer may still be writing, so
-// the result is a lower bound of what follows in the log.
+// LastSeq returns the seq of the last record of a lane, -1 if it has none. Another writer may still be writing, so the
+// result is a lower bound.
 func (l *Log) LastSeq(ctx context.Context, topic schemas.Topic, lane int) (int64, error) {
 	found, err := l.lastRecord(ctx, topic, lane)
 	if err != nil || !found.found {

@@ -13,7 +13,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/tracing"
 )
 
-// Log is the topics of one namespace, as stages see them. It is safe for concurrent use.
+// Log gives stages access to the topics of one namespace. It is safe for concurrent use.
 type Log struct {
 	*kafka.Client
 	cfg                                                       Config
@@ -22,15 +22,15 @@ type Log struct {
 	tracer                                                    *tracing.Tracer // nil: off
 	givenUp                                                   sync.Map        // lost records that operators have given up, by lane
 	parkedPause, saidAfter, topicsEvery, clockSkew, keepEvery time.Duration
-	clock                                                     func() time.Time // stamps what is written; brokers replace it by their own time
+	clock                                                     func() time.Time // time stamp of written records; brokers may replace it by their own time
 }
 
-// Options are what a Log shares with the rest of its process. Members that are nil are left out.
+// Options are the facilities that a Log shares with the rest of its process. Nil members are unused.
 type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	// Patience replaces the minute after which a lane says what it waits for, a parked lane is tried again, and a stage
-	// looks at its topics. Tests shorten it. 0: a minute.
+	// Patience replaces the minute after which a waiting lane reports, a parked lane is tried again, and a stage checks
+	// its topics. Tests shorten it. 0: a minute.
 	Patience time.Duration
 }
 
@@ -68,8 +68,7 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	return l, nil
 }
 
-// Close frees the idle connections, and sends spans that have ended. Readers and publishers that are still open connect
-// again.
+// Close closes the idle connections, and sends ended spans. Readers and publishers that are still open reconnect.
 func (l *Log) Close() {
 	l.Client.Close()
 	if err := l.tracer.Close(); err != nil {
@@ -77,7 +76,7 @@ func (l *Log) Close() {
 	}
 }
 
-// Tracer returns what follows sampled pairs; nil: nobody does.
+// Tracer returns the tracer of sampled pairs; nil: tracing is off.
 func (l *Log) Tracer() *tracing.Tracer { return l.tracer }
 
 // Config returns the configuration that the log was opened with.

@@ -16,10 +16,9 @@ type TopicSeq struct {
 	Seq   int64
 }
 
-// Mark is a point to which a stage can go back. It says from where to read the stage's inputs and which seqs its next
-// outputs have, and holds a few bytes of the stage's own. Stages get marks from [Output] and treat them as opaque.
-// The zero mark is the start of the lane. In a mark without Seqs (nil), the seqs are those after the record that
-// carries it.
+// Mark is a point from which a stage can resume. It holds the positions to read the stage's inputs from, the seqs of
+// its next outputs, and a few bytes of state. Stages get marks from [Output] and treat them as opaque. The zero mark is
+// the start of the lane. In a mark without Seqs (nil), the seqs are those after the record that carries it.
 type Mark struct {
 	Inputs []TopicPosition
 	Seqs   []TopicSeq
@@ -42,8 +41,8 @@ func (m Mark) With(t schemas.Topic, at Position) Mark {
 	return m
 }
 
-// Rereading returns the mark of a stage that reads its own output again, from a seq on. The offset is one before which
-// the record cannot lie, because repetitions only shift offsets up.
+// Rereading returns the mark of a stage that reads its own output again, from a seq on. The record cannot lie before
+// the mark's offset, because repetitions only shift offsets up.
 func (m Mark) Rereading(t schemas.Topic, seq int64) Mark {
 	return m.With(t, Position{Offset: seq, Seq: seq})
 }
@@ -57,7 +56,7 @@ func (m Mark) seq(t schemas.Topic) int64 {
 	return 0
 }
 
-// covered reports whether everything that the stage wrote before m is in the log (invariant 5).
+// covered reports whether all records that the stage wrote before m are in the log (invariant 5).
 func (m Mark) covered(published map[schemas.Topic]int64) bool {
 	for _, s := range m.Seqs {
 		if s.Seq > published[s.Topic] {
@@ -67,8 +66,8 @@ func (m Mark) covered(published map[schemas.Topic]int64) bool {
 	return true
 }
 
-// furthest returns the furthest mark that is covered, or the zero mark if there is none. Of marks of the same place
-// it returns the first. A mark at the start of the lane is not the zero mark: it has a state.
+// furthest returns the furthest covered mark, or the zero mark if there is none. Of marks of the same position it
+// returns the first. A mark at the start of the lane is not the zero mark: it has a state.
 func furthest(marks []Mark, published map[schemas.Topic]int64, inputs, outputs []schemas.Topic) Mark {
 	var best Mark
 	found := false
@@ -80,7 +79,7 @@ func furthest(marks []Mark, published map[schemas.Topic]int64, inputs, outputs [
 	return best
 }
 
-// compare orders the marks of one lane of one stage by how far they are: inputs first, then outputs.
+// compare orders the marks of one lane of one stage by progress: inputs first, then outputs.
 func (m Mark) compare(n Mark, inputs, outputs []schemas.Topic) int {
 	for _, t := range inputs {
 		if a, b := m.input(t), n.input(t); a.Offset != b.Offset {
@@ -95,7 +94,7 @@ func (m Mark) compare(n Mark, inputs, outputs []schemas.Topic) int {
 	return 0
 }
 
-// check refuses a mark that names topics which the stage does not have: another stage wrote it.
+// check refuses a mark with topics that the stage does not have: another stage wrote it.
 func (m Mark) check(inputs, outputs []schemas.Topic) error {
 	for _, p := range m.Inputs {
 		if !slices.Contains(inputs, p.Topic) && !slices.Contains(outputs, p.Topic) {

@@ -13,7 +13,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Counters are what a progress bar needs to know of one stage in this process. All members are safe for concurrent
+// Counters report the progress of one stage in this process, for a progress bar. All members are safe for concurrent
 // use. The zero value is ready.
 type Counters struct {
 	In            atomic.Int64 // records read, without repetitions
@@ -31,7 +31,7 @@ type Counters struct {
 // allLanes stands for a state of the whole stage.
 const allLanes = -1
 
-// say notes the state of a lane. An empty state means that the lane is at work.
+// say sets the state of a lane. An empty state means that the lane is at work.
 func (c *Counters) say(lane int, state string) {
 	if state == "" {
 		c.states.Delete(lane)
@@ -40,7 +40,7 @@ func (c *Counters) say(lane int, state string) {
 	}
 }
 
-// States returns what lanes of this process have to say: that they are parked, or what they wait for.
+// States returns the states of lanes in this process that are parked or waiting.
 func (c *Counters) States() []string {
 	var out []string
 	c.states.Range(func(lane, state any) bool {
@@ -78,17 +78,17 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		out:        counter("records_out_total", "Records acknowledged by the broker.", "stage", "topic"),
 		dead:       counter("dead_letters_total", "Records set aside, by reason.", "stage", "reason"),
 		duplicates: counter("duplicates_dropped_total", "Repeated records dropped.", "stage", "topic"),
-		restarts:   counter("lane_restarts_total", "Times that a lane was taken up again after a fault.", "stage"),
+		restarts:   counter("lane_restarts_total", "Times that a lane was restarted after a fault.", "stage"),
 		trimmed:    counter("trimmed_records_total", "Records that retention removed before they were read for the first time.", "topic"),
 		stalls:     counter("stalls_total", "Times that a lane had input and made no progress for 10 minutes.", "stage"),
 		bytes:      gauge("bytes_in_flight", "Bytes of records read ahead or waiting for their acks."),
 		lag:        gauge("lag_records", "Records of the owned lanes not yet read."),
 		progress:   gauge("last_progress_timestamp_seconds", "When a record was last read or acknowledged."),
 		stalled:    gauge("stalled_lanes", "Lanes that have input and have made no progress for 10 minutes."),
-		parked:     gauge("parked_lanes", "Lanes that are out of service until someone puts them right."),
+		parked:     gauge("parked_lanes", "Lanes that are out of service until someone repairs them."),
 		waiting:    gauge("waiting_lanes", "Lanes that have waited for an input for more than a minute while another input had records."),
 		reconnects: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: metricsPrefix + "reconnects_total", Help: "Times that all connections were dropped to cure a stall.",
+			Name: metricsPrefix + "reconnects_total", Help: "Times that all connections were dropped to end a stall.",
 		}),
 	}
 	if r == nil {

@@ -12,11 +12,11 @@ import (
 // output implements Output for one lane.
 type output struct {
 	ln        *lane
-	work      context.Context //nolint:containedctx // of the Process or Flush call that is going on
+	work      context.Context //nolint:containedctx // of the running Process or Flush call
 	pub       *Publisher
 	seqs      []TopicSeq // next seqs, in the order of the spec's outputs
 	published map[schemas.Topic]int64
-	again     *repeated // nil: what is published need not be compared
+	again     *repeated // nil: published records need no comparison
 	call      call
 	slab      slab
 }
@@ -67,7 +67,7 @@ func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) erro
 	return o.pub.enqueue(o.work, m)
 }
 
-// checkResume refuses a mark that lies ahead of what was read or emitted. After a crash, such a mark would lose
+// checkResume refuses a mark that lies ahead of the records read or emitted. After a crash, such a mark would lose
 // records.
 func (o *output) checkResume(topic schemas.Topic, m Mark) error {
 	for _, p := range m.Inputs {
@@ -97,7 +97,8 @@ func (o *output) After(rec Record, state []byte) Mark {
 	return Mark{Inputs: o.inputs(rec, rec.Next()), State: state}
 }
 
-// inputs returns the positions of the inputs, with another one for that of rec. What the stage reads again is no input.
+// inputs returns the positions of the inputs, with another one for that of rec. Outputs that the stage reads again are
+// no inputs.
 func (o *output) inputs(rec Record, own Position) []TopicPosition {
 	inputs := make([]TopicPosition, 0, len(rec.Others)+1)
 	if !slices.Contains(o.ln.spec.Rereads, rec.Topic) {

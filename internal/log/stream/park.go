@@ -15,17 +15,17 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// ErrDamaged marks a fault that lies in one lane and stays. The lane is parked, and the others go on.
+// ErrDamaged marks a lasting fault of one lane. The lane is parked, and the others continue.
 var ErrDamaged = errors.New("lane is damaged")
 
 // Damaged wraps err so that its lane is parked.
 func Damaged(err error) error { return fmt.Errorf("%w: %w", ErrDamaged, err) }
 
-// parkedPause is the rest of a parked lane before it is tried again. Someone may have put right what was wrong.
+// parkedPause is the rest of a parked lane before it is tried again. Someone may have repaired the fault.
 const parkedPause = time.Minute
 
-// isDamage reports whether an error comes from what is in the log, or from what the brokers refuse. Another process
-// would meet it as well.
+// isDamage reports whether an error comes from the records in the log, or from a refusal by the brokers. Another
+// process would meet it as well as this one.
 func isDamage(err error) bool {
 	for _, sentinel := range []error{ErrDamaged, ErrGap, kafka.ErrTooLarge, kafka.ErrBatch} {
 		if errors.Is(err, sentinel) {
@@ -40,14 +40,14 @@ func isTransient(err error) bool {
 	return !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrGap) && !errors.Is(err, kafka.ErrTooLarge) && kafka.IsTransient(err)
 }
 
-// newer reports whether a record that cannot be read may be one of a newer version. Only stages write its topic, and
-// it has a place in their sequence. Dropping it would lose it for good.
+// newer reports whether an unreadable record may be of a newer version. Only stages write its topic, and it has a
+// position in their sequence. Dropping it would lose it for good.
 func newer(rec *Record, err error) bool {
 	return errors.Is(err, schemas.ErrUnknownSchema) && Sequenced(rec.Topic) && strings.HasPrefix(rec.Schema, "pairstream.")
 }
 
-// NewerVersion turns the error of a record that may be for a newer program into the fault that parks its lane. It
-// returns any other error as it is.
+// NewerVersion turns the error of a record that may need a newer program into the fault that parks its lane. It returns
+// any other error unchanged.
 func NewerVersion(rec *Record, err error) error {
 	if !newer(rec, err) {
 		return err
@@ -55,15 +55,15 @@ func NewerVersion(rec *Record, err error) error {
 	return Damaged(fmt.Errorf("%s, lane %d, offset %d, seq %d is of a newer version: it waits for a newer program: %w", rec.Topic, rec.Lane, rec.Offset, rec.Seq, err))
 }
 
-// roster knows which lanes of a stage are parked or wait. It says so in the log, in metrics, in the metadata of
-// committed offsets, and to whoever asks the process.
+// roster tracks the lanes of a stage that are parked or waiting. It reports them in the log, in metrics, in the
+// metadata of committed offsets, and at the readiness endpoint.
 type roster struct {
 	log         *Log
 	stage       string
-	input       schemas.Topic                 // whose offsets carry what lanes have to say
-	topics      []schemas.Topic               // that the stage reads and writes
-	anew        atomic.Pointer[schemas.Topic] // the latest of them that was made anew
-	ids         sync.Map                      // of the topics, at the last look
+	input       schemas.Topic                 // its committed offsets carry the states of lanes
+	topics      []schemas.Topic               // read and written by the stage
+	anew        atomic.Pointer[schemas.Topic] // the latest topic that was recreated
+	ids         sync.Map                      // of the topics, at the last check
 	instruments *instruments
 	watchdog    *Watchdog
 	saying      atomic.Pointer[kafka.Commits] // of the latest generation
@@ -85,8 +85,8 @@ func (l *Log) newRoster(stage string, topics []schemas.Topic, c *Counters, fail 
 	}
 }
 
-// tryAgain decides about a lane that has failed. A fault that may pass is tried again after a pause, any other parks
-// the lane. tryAgain reports false when the turn is over meanwhile.
+// tryAgain decides about a failed lane. It retries a fault that may pass after a pause; any other fault parks the lane.
+// tryAgain returns false when the turn ends meanwhile.
 func (r *roster) tryAgain(reading context.Context, lane int, begun time.Time, pause *kafka.Backoff, err error) bool {
 	if !isTransient(err) {
 		return r.park(reading, lane, err)
@@ -94,15 +94,15 @@ func (r *roster) tryAgain(reading context.Context, lane int, begun time.Time, pa
 	r.watchdog.Lane(lane).retry()
 	r.log.metrics.restarts.WithLabelValues(r.stage).Inc()
 	r.log.logger.Warn("taking a lane up again", keyStage, r.stage, keyLane, lane, keyErr, err)
-	if time.Since(begun) > time.Minute { // this is another fault than the one before
+	if time.Since(begun) > time.Minute { // a new fault, not the one before
 		pause.Reset()
 	}
 	return pause.Wait(reading) == nil
 }
 
-// park takes a lane with a lasting fault out of service. It reports whether to try again: after a pause, for as long
-// as the turn goes on. When every lane of the process has failed, and one of them not by damage, the process is at
-// fault. park then ends the run.
+// park takes a lane with a lasting fault out of service. It reports whether to try again: after a pause, as long as the
+// turn lasts. If every lane of the process has failed, and at least one of them not by damage, the process is at fault,
+// and park ends the run.
 func (r *roster) park(reading context.Context, lane int, err error) bool {
 	r.parking.Lock()
 	first := r.parked[lane] == nil
@@ -119,7 +119,7 @@ func (r *roster) park(reading context.Context, lane int, err error) bool {
 		return false
 	}
 	if first {
-		r.log.logger.Error("parking a lane: it is out of service until this is put right; `pairstream lanes` shows it",
+		r.log.logger.Error("parking a lane: it is out of service until this is repaired; `pairstream lanes` shows it",
 			keyStage, r.stage, keyLane, lane, keyErr, err)
 	}
 	r.say(lane, "parked: "+err.Error())
@@ -133,26 +133,26 @@ func (r *roster) park(reading context.Context, lane int, err error) bool {
 	}
 }
 
-// saidAfter is the time that a lane waits before it says what it waits for.
+// saidAfter is the time after which a waiting lane reports what it waits for.
 const saidAfter = time.Minute
 
-// Waiter is a stage that knows more of what it waits for than the topic.
+// Waiter is a stage that can describe the record that it waits for.
 type Waiter interface {
-	// Waiting says what the stage wants next, "features of epoch 0, batch 26 of 156". The goroutine of Process calls
-	// it.
+	// Waiting describes the next record that the stage needs, for example "features of epoch 0, batch 26 of 156". The
+	// goroutine of Process calls it.
 	Waiting() string
 }
 
-// spell is the time for which a lane waits. One goroutine uses it.
+// spell is one lane's state of waiting. One goroutine uses it.
 type spell struct {
 	roster *roster
 	lane   int
-	what   string // was said; empty: nothing
+	what   string // last report; empty: none
 	held   bool   // the lane counts as waiting
 }
 
-// wait calls try until there is what the lane waits for, and meanwhile every second. After a while it says what the
-// lane waits for. what returns that, and whether the lane holds up others. Empty means that there is nothing to say.
+// wait calls try until the awaited record is there, and meanwhile every second. After a while it reports the text from
+// what, which also returns whether the lane holds up others. An empty text reports nothing.
 func (s *spell) wait(ctx context.Context, try func(context.Context) error, meanwhile func() error, what func() (string, bool)) error {
 	since := time.Now()
 	defer s.say("", false)
@@ -172,8 +172,8 @@ func (s *spell) wait(ctx context.Context, try func(context.Context) error, meanw
 	}
 }
 
-// say says what the lane waits for: in its state, and in the log when it is new. A lane that holds up others counts as
-// waiting. Empty takes back what was said.
+// say reports what the lane waits for: in its state, and in the log when it is new. A lane that holds up others counts
+// as waiting. An empty text withdraws the last report.
 func (s *spell) say(what string, held bool) {
 	r := s.roster
 	if s.held != held {
@@ -189,15 +189,15 @@ func (s *spell) say(what string, held bool) {
 		return
 	}
 	level := slog.LevelInfo
-	if held { // someone else does not do their part
+	if held { // another process is late
 		level = slog.LevelWarn
 	}
-	r.unpark(s.lane) // a lane that waits is in service; what it says next must stay
+	r.unpark(s.lane) // a waiting lane is in service; its next report must stay
 	r.log.logger.Log(context.Background(), level, "a lane waits", keyStage, r.stage, keyLane, s.lane, keyWhat, what)
 	r.say(s.lane, "waits for "+what)
 }
 
-// forget drops what is known of a lane that is not ours any more.
+// forget drops the state of a lane that has another owner.
 func (r *roster) forget(lane int) (wasParked bool) {
 	r.instruments.c.say(lane, "")
 	r.parking.Lock()
@@ -210,7 +210,7 @@ func (r *roster) forget(lane int) (wasParked bool) {
 	return true
 }
 
-// unpark puts a lane back into service that has shown that it works.
+// unpark puts a lane back into service once it has shown that it works.
 func (r *roster) unpark(lane int) {
 	r.parking.Lock()
 	parked := r.parked[lane] != nil
@@ -222,7 +222,7 @@ func (r *roster) unpark(lane int) {
 	r.log.logger.Info("a parked lane is in service again", keyStage, r.stage, keyLane, lane)
 }
 
-// say notes the state of a lane where status and readiness find it. An empty state means that the lane is at work.
+// say sets the state of a lane for status and readiness. An empty state means that the lane is at work.
 func (r *roster) say(lane int, state string) {
 	r.instruments.c.say(lane, state)
 	w := r.saying.Load()

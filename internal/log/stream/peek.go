@@ -7,8 +7,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// LastRecord reads the last record of a lane. It returns false when there is none. Where records have seqs, it is the
-// last one that a stage wrote.
+// LastRecord reads the last record of a lane, or returns false if there is none. In a topic with seqs it is the last
+// record that a stage wrote.
 func (l *Log) LastRecord(ctx context.Context, topic schemas.Topic, lane int) (Record, bool, error) {
 	counts := isSequenced
 	if !Sequenced(topic) {
@@ -17,8 +17,8 @@ func (l *Log) LastRecord(ctx context.Context, topic schemas.Topic, lane int) (Re
 	return l.LastWhere(ctx, topic, lane, counts)
 }
 
-// Peek reads the first few records that lie at or behind an offset of a lane: about 64 KiB of them, one at least if
-// there is any.
+// Peek reads the first few records at or after an offset of a lane: about 64 KiB, and at least one record if there is
+// any.
 func (l *Log) Peek(ctx context.Context, topic schemas.Topic, lane int, offset int64) ([]Record, error) {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {
@@ -41,15 +41,15 @@ func (l *Log) Peek(ctx context.Context, topic schemas.Topic, lane int, offset in
 	return records, nil
 }
 
-// MarkOf returns the point from which the stage that wrote the record makes the records behind it.
+// MarkOf returns the mark from which the stage that wrote the record produces the records after it.
 func MarkOf(rec Record) (Mark, error) {
 	src, _ := rec.Header(schemas.HeaderSource)
 	return parseMark(src)
 }
 
-// Input returns how far the stage had read one of its inputs. For an input that the mark does not name, that is the
-// start of the lane.
+// Input returns the stage's position in one of its inputs. It is the start of the lane for an input that the mark does
+// not name.
 func (m Mark) Input(t schemas.Topic) Position { return m.input(t) }
 
-// Class returns the part of the reason that many dead letters share.
+// Class returns the part of the reason that similar dead letters share.
 func (d DeadLetter) Class() string { return reasonClass(d.Reason) }

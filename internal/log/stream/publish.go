@@ -16,7 +16,7 @@ import (
 // message is a record on its way to the brokers.
 type message struct {
 	kafka.Message
-	number int64   // its place in the order of all messages that its publisher has taken over
+	number int64   // position in the order of all messages that its publisher has taken
 	bytes  int64   // its size, once it was taken over
 	traced *traced // nil: nothing
 }
@@ -31,9 +31,9 @@ func (b batch) Len() int { return len(b) }
 func (b batch) Message(i int) *kafka.Message { return &b[i].Message }
 
 // Publisher writes records in the background, with acks from all in-sync replicas. Records go out in rounds. A round
-// takes what has come in since the one before. Nothing of it is sent before every record of the one before has been
-// acknowledged (invariant 2). Dead letters are written beside the rounds, and hold back the records that come after
-// them (invariant 7). Several goroutines may use its methods. The order of a lane is the order of the calls.
+// takes the records that have come in since the one before, and starts when all records of that one are acknowledged
+// (invariant 2). Dead letters are written beside the rounds, and hold back the records that come after them (invariant
+// 7). Several goroutines may use its methods. The order of a lane is the order of the calls.
 type Publisher struct {
 	log         *Log
 	instruments *instruments
@@ -41,7 +41,7 @@ type Publisher struct {
 	budget      int64
 	parallel    int                       // lanes of a round that are written at once
 	linger      time.Duration             // how long the next round collects messages
-	places      bool                      // refuse to go on when a record lies before its place
+	places      bool                      // fail when a record's offset is below its seq
 	failed      func()                    // if set, called when writing ends with an error
 	writing     func(schemas.Topic) error // if set, called around every batch: tests inject crashes
 	wrote       func(schemas.Topic) error
@@ -50,11 +50,11 @@ type Publisher struct {
 	records backlog
 	dead    backlog
 	bytes   int64 // in both backlogs
-	put     int64 // messages taken over so far
-	urgent  bool  // someone waits: no linger
+	put     int64 // messages taken so far
+	urgent  bool  // a caller waits: no linger
 	closing bool
-	stopped *int64                    // once it has stopped: the number of the first message without an ack
-	last    map[schemas.Topic]message // the message that was acknowledged last
+	stopped *int64                    // after the stop: the number of the first message without an ack
+	last    map[schemas.Topic]message // the last acknowledged message
 	err     error
 
 	wake    chan struct{}
@@ -63,12 +63,12 @@ type Publisher struct {
 	done    chan struct{}
 }
 
-// PublisherOptions tune a publisher. The zero value is good.
+// PublisherOptions tune a publisher. The zero value is ready to use.
 type PublisherOptions struct {
 	MaxBytes int64     // most bytes waiting for their acks, besides one record; 0: 16 MiB
-	Name     string    // what to call the publisher in metrics; empty: "publisher"
+	Name     string    // name of the publisher in metrics; empty: "publisher"
 	Counters *Counters // kept up to date when set
-	// Places ends the publisher when a record with a seq comes to lie where it cannot: the topic was made anew meanwhile.
+	// Places ends the publisher when a record's offset is below its seq: the topic was recreated meanwhile.
 	Places bool
 }
 
@@ -111,7 +111,7 @@ func (p *Publisher) Publish(ctx context.Context, topic schemas.Topic, lane int, 
 	return p.PublishBytes(ctx, topic, lane, rec.Schema(), value)
 }
 
-// PublishBytes queues a value that is encoded already, valid or not. A reader sets aside what is not valid.
+// PublishBytes queues an encoded value, valid or not. A reader sets invalid ones aside.
 func (p *Publisher) PublishBytes(ctx context.Context, topic schemas.Topic, lane int, schema string, value []byte) error {
 	if Sequenced(topic) {
 		return errUnnumbered(topic)
@@ -141,8 +141,7 @@ func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema str
 	return new(slab).sequenced(topic, lane, seq, resume, schema, value)
 }
 
-// enqueue takes over m. It blocks while too many bytes are waiting. It cuts a dead letter that its topic does not
-// take.
+// enqueue takes m. It blocks while too many bytes are waiting. It shortens a dead letter that its topic would refuse.
 func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	limit := int64(p.log.MaxMessage(m.Topic))
 	m.cut(limit)
@@ -188,8 +187,8 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	return nil
 }
 
-// Takes returns [kafka.ErrTooLarge] for a value that its topic may refuse. With compression a publisher tries it all
-// the same, and ends when the topic refuses it.
+// Takes returns [kafka.ErrTooLarge] for a value that its topic may refuse. A publisher with compression tries it
+// anyway, and ends if the topic refuses it.
 func (l *Log) Takes(topic schemas.Topic, lane int, schema string, value []byte) error {
 	m := unnumbered(topic, lane, schema, value)
 	return l.takes(&m, int64(l.MaxMessage(topic)))
@@ -205,7 +204,7 @@ func (l *Log) takes(m *message, limit int64) error {
 
 var errPublisherClosed = errors.New("publisher is closed")
 
-// Flush waits until everything that was published before is acknowledged.
+// Flush waits until all earlier records are acknowledged.
 func (p *Publisher) Flush(ctx context.Context) error {
 	p.mu.Lock()
 	upTo := p.put
@@ -238,19 +237,18 @@ func (p *Publisher) Close(ctx context.Context) error {
 	return err
 }
 
-// abort stops the publisher as a crash would. What is queued is forgotten. What is on its way may arrive or not.
+// abort stops the publisher as a crash would. Queued messages are dropped. Messages in flight may arrive or not.
 func (p *Publisher) abort() {
 	p.cancel()
 	<-p.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopped = new(p.acked()) // what is forgotten is not acknowledged
+	p.stopped = new(p.acked()) // dropped messages are not acknowledged
 	p.instruments.addBytes(-p.bytes)
 	p.bytes, p.records, p.dead = 0, backlog{}, backlog{}
 }
 
-// progress returns the number of messages that were taken over. It also returns how many of them are acknowledged
-// together with all before them.
+// progress returns the number of messages taken, and the number acknowledged together with all before them.
 func (p *Publisher) progress() (put, acked int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,7 +262,7 @@ func (p *Publisher) setBudget(budget int64) {
 	p.budget = budget
 }
 
-// lastAcked returns the message of a topic that was acknowledged last.
+// lastAcked returns the last acknowledged message of a topic.
 func (p *Publisher) lastAcked(t schemas.Topic) (message, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,15 +27,15 @@ type Reader struct {
 	lag         int64    // as last counted
 }
 
-// ReaderOptions tune a reader. The zero value is good.
+// ReaderOptions tune a reader. The zero value is ready to use.
 type ReaderOptions struct {
 	MaxBytes int64     // read ahead at most about this much; 0: 8 MiB
-	Name     string    // what to call the reader in metrics; empty: "reader"
+	Name     string    // name of the reader in metrics; empty: "reader"
 	Counters *Counters // kept up to date when set
 }
 
-// OpenReader starts to read a lane at a position: the zero position, or one that [Record.Next] or [Reader.Position]
-// gave. It waits for nothing. A position that the log does not have is an error of Next.
+// OpenReader starts to read a lane at a position: the zero position, or one from [Record.Next] or [Reader.Position]. It
+// returns at once. A position that the log does not have is an error of Next.
 func (l *Log) OpenReader(topic schemas.Topic, lane int, from Position, opts ReaderOptions) *Reader {
 	if opts.MaxBytes == 0 {
 		opts.MaxBytes = 8 << 20
@@ -60,12 +60,12 @@ func (r *Reader) Close() {
 	r.lag = 0
 }
 
-// Position returns the place after the last record that Next returned or passed over.
+// Position returns the position after the last record that Next returned or skipped.
 func (r *Reader) Position() Position { return r.pos }
 
-// Next returns the next record of the lane's sequence, and waits for it. An error that wraps ErrPoison comes together
-// with a record that is not part of the sequence. Set the record aside and call Next again. Any other error is final.
-// A [GapError] says that records are lost.
+// Next waits for the next record of the lane's sequence. An error that wraps ErrPoison comes together with a record
+// that is not part of the sequence. Set the record aside and call Next again. Any other error is final. A [GapError]
+// means that records are lost.
 func (r *Reader) Next(ctx context.Context) (Record, error) {
 	for {
 		rec, ok, err := r.poll(ctx)
@@ -80,7 +80,7 @@ func (r *Reader) Next(ctx context.Context) (Record, error) {
 	}
 }
 
-// poll returns the next record like Next, but does not wait. ok is false when no record is at hand.
+// poll returns the next record like Next, but does not wait. ok is false if no record is at hand.
 func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
 	if err := r.ask(ctx); err != nil {
 		return Record{}, false, err
@@ -105,7 +105,7 @@ func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
 	}
 }
 
-// accept moves the position past rec. It reports whether rec is the next of the sequence.
+// accept moves the position past rec. It reports whether rec is the next record of the sequence.
 func (r *Reader) accept(rec *Record) (bool, error) {
 	if len(r.skips) > 0 && r.dropped(rec.Offset) {
 		r.pos.Offset = rec.Offset + 1
@@ -160,7 +160,7 @@ func (r *Reader) updateLag() {
 	r.lag = lag
 }
 
-// explain says what an offset out of range means.
+// explain turns an offset out of range into an error that tells the cause.
 func (r *Reader) explain(ctx context.Context, err error) error {
 	if !kafka.NotThere(err) {
 		return err
@@ -175,7 +175,7 @@ func (r *Reader) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: topic %s, lane %d: offset %d is wanted, retention has removed all before %d: %w",
 			ErrGap, name, r.f.Lane(), r.pos.Offset, b.Start, err)
 	case r.pos.Offset > b.End:
-		return fmt.Errorf("%w: topic %s, lane %d: offset %d is wanted, the log ends at %d (was the topic made anew?): %w",
+		return fmt.Errorf("%w: topic %s, lane %d: offset %d is wanted, the log ends at %d (was the topic recreated?): %w",
 			ErrGap, name, r.f.Lane(), r.pos.Offset, b.End, err)
 	}
 	return err

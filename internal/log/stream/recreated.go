@@ -15,14 +15,12 @@ import (
 // clockSkew is the most by which the clocks of brokers may differ.
 const clockSkew = time.Minute
 
-// checkSame refuses a position in a topic that was deleted and created again, and is longer by now than it was. The
-// first records of such a topic would never be read, in silence. Topics with seqs tell as much by their
-// seqs.
+// checkSame refuses a position in a topic that was deleted and recreated, and has grown beyond the position since. The
+// first records of such a topic would silently never be read. In topics with seqs, the seqs reveal this.
 //
-// The topic's id tells, however much the topic holds by now: more may come before the lane reads. Where the id is not
-// known, the brokers' clocks tell: what a stage has written is not older than its inputs. So checkSame looks at the
-// record before the position. If it is newer than the stage's last output, it is another record than the stage has
-// read.
+// The topic's id reveals it regardless of the topic's length, which may grow before the lane reads. If the id is
+// unknown, the brokers' clocks decide: a stage's output is not older than its inputs. So checkSame looks at the record
+// before the position. If it is newer than the stage's last output, it is not the record that the stage has read.
 func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, lane int, from Position, wrote Record, skips []Skip) error {
 	if Sequenced(topic) {
 		return l.checkSeqs(ctx, topic, lane, from, skips)
@@ -44,21 +42,21 @@ func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, 
 		return nil
 	}
 	if slices.ContainsFunc(skips, func(s Skip) bool { return s.From.Offset < from.Offset && from.Offset <= s.To.Offset }) {
-		return l.noteTopicID(ctx, stage, topic, lane, id) // an operator knows
+		return l.noteTopicID(ctx, stage, topic, lane, id) // an operator has decided
 	}
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {
 		return err
 	}
-	why := "the topic has another id than when the lane was begun: it was made anew."
+	why := "the topic's id has changed since the lane was begun: it was recreated."
 	if !known {
 		if why, err = l.isLater(ctx, topic, lane, from, b, wrote); why == "" {
 			return err
 		}
 	}
 	remedy := "Use another NAMESPACE"
-	if b.Start < from.Offset && from.Offset <= b.End { // else there is no such record to name
-		remedy += fmt.Sprintf(", or go on behind it with `pairstream lanes skip --topic %s --record %d`", topic, from.Offset-1)
+	if b.Start < from.Offset && from.Offset <= b.End { // otherwise the record does not exist
+		remedy += fmt.Sprintf(", or continue after it with `pairstream lanes skip --topic %s --record %d`", topic, from.Offset-1)
 	}
 	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d: %s %s", l.Name(topic), lane, from.Offset-1, why, remedy))
 }
@@ -67,8 +65,7 @@ func topicIDKey(stage string, t schemas.Topic, lane int) string {
 	return fmt.Sprintf("topic-id/%s/%s/%d", stage, t, lane)
 }
 
-// topicIDs returns a topic's id, and the id of the topic in which the stage began the lane. Either is empty where it is
-// not known.
+// topicIDs returns a topic's id, and the id of the topic in which the stage began the lane. An unknown id is empty.
 func (l *Log) topicIDs(ctx context.Context, stage string, t schemas.Topic, lane int) (id, was string, err error) {
 	if id, err = l.TopicID(ctx, t); err != nil || id == "" {
 		return "", "", err
@@ -91,31 +88,31 @@ func (l *Log) noteTopicID(ctx context.Context, stage string, t schemas.Topic, la
 	return l.remember(ctx, topicIDKey(stage, t, lane), id)
 }
 
-// isLater says so when the record before a position is of a later time than what the stage wrote. It returns "" when
-// the record is not, or when there is none.
+// isLater describes the record before a position if it is later than the stage's output wrote. Otherwise, and if there
+// is no such record, it returns "".
 func (l *Log) isLater(ctx context.Context, topic schemas.Topic, lane int, from Position, b kafka.Bounds, wrote Record) (string, error) {
 	if from.Offset <= b.Start || from.Offset > b.End {
-		return "", nil // reading tells later what is gone, or not there yet
+		return "", nil // a later read reports records that are gone or not there yet
 	}
 	before, found, err := l.LastIn(ctx, topic, lane, from.Offset-1, from.Offset, func(*Record) bool { return true })
 	if err != nil || !found || before.Time.Sub(wrote.Time) <= l.clockSkew {
 		return "", err
 	}
 	if before.Time.After(l.clock().Add(l.clockSkew)) {
-		return "", nil // a producer's time, whatever the topic says: no broker is so far ahead
+		return "", nil // a producer's time, despite the topic's setting: no broker's clock is so far ahead
 	}
-	return fmt.Sprintf("it is of %s, later than what was made of it at %s: was the topic made anew?", before.Time.UTC().Format(time.RFC3339), wrote.Time.UTC().Format(time.RFC3339)), nil
+	return fmt.Sprintf("it is of %s, later than its results at %s: was the topic recreated?", before.Time.UTC().Format(time.RFC3339), wrote.Time.UTC().Format(time.RFC3339)), nil
 }
 
-// checkSeqs refuses a position in a topic with seqs that was made anew. The record before the position then has the seq
-// that comes next, or a higher one. The lane would wait for a record that it has passed.
+// checkSeqs refuses a position in a recreated topic with seqs. The record before the position then has the expected
+// seq, or a higher one. The lane would wait for a record that it has passed.
 func (l *Log) checkSeqs(ctx context.Context, topic schemas.Topic, lane int, from Position, skips []Skip) error {
 	if from.Offset == 0 || !Sequenced(topic) {
 		return nil
 	}
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil || from.Offset <= b.Start || from.Offset > b.End {
-		return err // reading tells later what is gone, or not there yet
+		return err // a later read reports records that are gone or not there yet
 	}
 	before, found, err := l.LastIn(ctx, topic, lane, from.Offset-1, from.Offset, func(rec *Record) bool {
 		return isSequenced(rec) && !declaredForeign(skips, rec.Offset)
@@ -123,14 +120,13 @@ func (l *Log) checkSeqs(ctx context.Context, topic schemas.Topic, lane int, from
 	if err != nil || !found || before.Seq < from.Seq {
 		return err
 	}
-	return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, but is due at offset %d or later: was the topic made anew? Use another NAMESPACE",
+	return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, but is due at offset %d or later: was the topic recreated? Use another NAMESPACE",
 		l.Name(topic), lane, before.Seq, before.Offset, from.Offset))
 }
 
-// checkPlace refuses a record that a stage has written before its place. Seqs have no gaps, and repetitions only add
-// offsets, so no record has an offset below its seq. One that has lies in a topic that was made anew, or that has lost
-// records. Whoever reads the lane from where it was misses what is lost. Where operators have given that up, the stage
-// goes on.
+// checkPlace refuses a record with an offset below its seq. Seqs have no gaps, and repetitions only add offsets, so
+// such a record lies in a topic that was recreated or has lost records. A reader that continues in the lane would miss
+// the lost records. If operators have given those up, the stage continues.
 func (l *Log) checkPlace(ctx context.Context, topic schemas.Topic, lane int, at Position) error {
 	key := laneKey{topic, lane}
 	given, _ := l.givenUp.Load(key)
@@ -143,14 +139,14 @@ func (l *Log) checkPlace(ctx context.Context, topic schemas.Topic, lane int, at 
 	}
 	up := int64(0)
 	for _, s := range skips {
-		if s.From.Offset == s.To.Offset && s.From.Seq < at.Seq { // a gap: nothing is passed over
+		if s.From.Offset == s.To.Offset && s.From.Seq < at.Seq { // a gap: no offsets are skipped
 			up += s.To.Seq - s.From.Seq
 		}
 	}
 	l.givenUp.Store(key, up)
 	if lost := at.Seq - at.Offset - up; lost > 0 {
-		return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, so %d records before it are lost: was the topic made anew? "+
-			"Use another NAMESPACE, or let those who read it go on without them (`pairstream lanes skip`)", l.Name(topic), lane, at.Seq, at.Offset, lost))
+		return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, so %d records before it are lost: was the topic recreated? "+
+			"Use another NAMESPACE, or let its readers continue without them (`pairstream lanes skip`)", l.Name(topic), lane, at.Seq, at.Offset, lost))
 	}
 	return nil
 }
@@ -161,8 +157,8 @@ type laneKey struct {
 	lane  int
 }
 
-// CheckWhole refuses a lane whose last record shows that records before it are lost, for a stage that keeps its marks
-// elsewhere: the trainer.
+// CheckWhole refuses a lane whose last record shows that earlier records are lost, for the trainer, which keeps its
+// marks in checkpoints.
 func (l *Log) CheckWhole(ctx context.Context, topic schemas.Topic, lane int) error {
 	at, err := l.lastRecord(ctx, topic, lane)
 	if errors.Is(err, ErrGap) || err == nil && !at.found {
@@ -174,17 +170,17 @@ func (l *Log) CheckWhole(ctx context.Context, topic schemas.Topic, lane int) err
 	return l.checkPlace(ctx, topic, lane, Position{Offset: at.rec.Offset, Seq: at.seq})
 }
 
-// errAnew marks the fault of a lane one of whose topics was deleted and created again.
-var errAnew = errors.New("a topic was made anew")
+// errAnew marks the fault of a lane with a topic that was deleted and recreated.
+var errAnew = errors.New("a topic was recreated")
 
-// lookForAnew compares the ids of the stage's topics with those of the last look, and notes them. Where one has
-// changed, the lanes are told.
+// lookForAnew compares the ids of the stage's topics with those of the last check, and records them. If one has
+// changed, it tells the lanes.
 func (r *roster) lookForAnew(ctx context.Context) {
 	for _, t := range r.topics {
 		id, err := r.log.TopicID(ctx, t)
 		if err != nil {
 			if ctx.Err() == nil {
-				r.log.logger.Warn("asking whether a topic was made anew", keyStage, r.stage, keyTopic, t, keyErr, err)
+				r.log.logger.Warn("asking whether a topic was recreated", keyStage, r.stage, keyTopic, t, keyErr, err)
 			}
 			return
 		}
@@ -194,11 +190,11 @@ func (r *roster) lookForAnew(ctx context.Context) {
 	}
 }
 
-// madeAnew returns an error that wraps [errAnew] when a topic of the stage was made anew since the lane was taken up.
-// seen is what the lane has been told of.
+// madeAnew returns an error that wraps [errAnew] if a topic of the stage was recreated since the lane was started. seen
+// is the topic that the lane has been told of.
 func (r *roster) madeAnew(seen *schemas.Topic) error {
 	if t := r.anew.Load(); t != seen {
-		return fmt.Errorf("topic %s was made anew: %w", r.log.Name(*t), errAnew)
+		return fmt.Errorf("topic %s was recreated: %w", r.log.Name(*t), errAnew)
 	}
 	return nil
 }

@@ -19,12 +19,12 @@ import (
 // TestTopicMadeAnew deletes pairs and fills it again at once with more than before. The stage's position lies in the
 // middle of the new pairs. The stage does not use it until an operator says so.
 func TestTopicMadeAnew(t *testing.T) {
-	topicMadeAnew(t, clockSkew, "it was made anew", func(*broker.Broker) {})
+	topicMadeAnew(t, clockSkew, "it was recreated", func(*broker.Broker) {})
 }
 
 // TestTopicMadeAnewOnOldBrokers does the same on brokers whose topics have no ids.
 func TestTopicMadeAnewOnOldBrokers(t *testing.T) {
-	topicMadeAnew(t, 0, "was the topic made anew?", func(b *broker.Broker) {
+	topicMadeAnew(t, 0, "was the topic recreated?", func(b *broker.Broker) {
 		b.Cluster().ControlKey(int16(kmsg.ApiVersions), func(raw kmsg.Request) (kmsg.Response, error, bool) {
 			b.Cluster().KeepControl()
 			resp := raw.ResponseKind().(*kmsg.ApiVersionsResponse)
@@ -89,7 +89,7 @@ func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*
 // lanes up again, as at its next start.
 func TestIdleStageNoticesATopicMadeAnew(t *testing.T) {
 	for topic, want := range map[schemas.Topic]string{
-		schemas.Pairs:      "it was made anew", // and longer than before, so that no offset tells
+		schemas.Pairs:      "it was recreated", // and longer than before, so that no offset tells
 		schemas.Embeddings: "",                 // the stage's own: it makes the records again
 	} {
 		t.Run(string(topic), func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestIdleFollowerNoticesATopicMadeAnew(t *testing.T) {
 	<-taken
 	deleteTopic(t, l, schemas.Scored)
 	openLog(t, cfg)
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "topic scored was made anew") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "topic scored was recreated") {
 		t.Errorf("ended with %v", err)
 	}
 	stop()
@@ -169,7 +169,7 @@ func TestStagesTopicMadeAnew(t *testing.T) {
 	l = openLog(t, cfg)
 	l.parkedPause = 20 * time.Millisecond
 	put(t, l, numbered(schemas.Embeddings, 0, 2, "value 2"), numbered(schemas.Embeddings, 0, 3, "value 3"))
-	if got := parked(t, l, spec); !strings.Contains(got, "seq 3 lies at offset 1, but is due at offset 2 or later: was the topic made anew?") {
+	if got := parked(t, l, spec); !strings.Contains(got, "seq 3 lies at offset 1, but is due at offset 2 or later: was the topic recreated?") {
 		t.Errorf("the lane says %q", got)
 	}
 }
@@ -189,7 +189,7 @@ func TestOutputMadeAnewUnderItsStage(t *testing.T) {
 	deleteTopic(t, l, schemas.Embeddings)
 	openLog(t, cfg)
 	put(t, l, pair(0, "new 2"))
-	want := "seq 2 lies at offset 0, so 2 records before it are lost: was the topic made anew?"
+	want := "seq 2 lies at offset 0, so 2 records before it are lost: was the topic recreated?"
 	said := ""
 	await(t, "the lane is parked, or goes on", func() bool {
 		said = strings.Join(spec.Counters.States(), "")

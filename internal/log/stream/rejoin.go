@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// rejoin looks after a generation that gave this process no lane. It returns, which ends the generation, when some
-// lanes have no owner at all: whoever shared them out did not see their topic, as it was being made. Spare processes
-// stay.
+// rejoin watches during a generation that gave this process no lane. It returns, which ends the generation, when some
+// lanes have no owner at all. This happens when the member that assigned the lanes did not see a topic that was being
+// created. Otherwise spare processes stay.
 func (r *run) rejoin(generation context.Context) {
 	tick := time.NewTicker(r.log.topicsEvery)
 	defer tick.Stop()
@@ -26,7 +26,7 @@ func (r *run) rejoin(generation context.Context) {
 		case err != nil:
 			r.log.logger.Warn("asking for lanes without an owner", keyStage, r.spec.Name, keyErr, err)
 		case left > 0:
-			r.log.logger.Warn("some lanes have no owner; sharing them out anew", keyStage, r.spec.Name, keyLanes, left)
+			r.log.logger.Warn("some lanes have no owner; rebalancing", keyStage, r.spec.Name, keyLanes, left)
 			return
 		}
 	}

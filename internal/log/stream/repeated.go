@@ -10,21 +10,21 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// compareBytes is the number of bytes that are read ahead of what a lane has written itself.
+// compareBytes is the number of bytes to read ahead of a lane's own earlier output.
 const compareBytes = 1 << 20
 
-// repeated compares what an owner makes again with what the log holds (invariant 1), where an operator has skipped
-// something behind the mark that the owner goes on from. The lane may have used it before it was skipped. Without skips
-// there is no need to compare.
+// repeated compares an owner's repeated records with the log (invariant 1), if an operator has skipped records after
+// the mark that the owner resumes from. The lane may have used them before they were skipped. Without skips there is no
+// need to compare.
 type repeated struct {
 	because string // of these skips
 	readers map[schemas.Topic]*Reader
 	next    map[schemas.Topic]Record // read, and not yet compared
-	unknown error                    // what was made again since the last comparison is gone from the log; nil: nothing
+	unknown error                    // a repeated record since the last comparison is gone from the log; nil: none
 }
 
-// compareWith makes the lane compare what it makes again, if it must. published has the seqs that follow in the log,
-// and given the skips, those that the lane's readers follow as well.
+// compareWith makes the lane compare its repeated records, if it must. published has the seqs that follow in the log.
+// given has the skips that the lane's readers follow.
 func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schemas.Topic]int64, given []Skip) (*repeated, error) {
 	var because []string
 	for _, t := range ln.spec.Inputs {
@@ -43,7 +43,7 @@ func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schema
 	}
 	r := &repeated{because: strings.Join(because, ", "), readers: make(map[schemas.Topic]*Reader), next: make(map[schemas.Topic]Record)}
 	for _, t := range ln.spec.Outputs {
-		from := Position{Offset: mark.seq(t), Seq: mark.seq(t)} // seqs have no gaps, so a record lies at its seq or behind
+		from := Position{Offset: mark.seq(t), Seq: mark.seq(t)} // seqs have no gaps, so a record's offset is its seq or more
 		if from.Seq >= published[t] {
 			continue
 		}
@@ -51,14 +51,14 @@ func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schema
 		if err != nil {
 			return nil, err
 		}
-		if b.Start > from.Offset { // what retention has deleted cannot be compared
+		if b.Start > from.Offset { // records deleted by retention cannot be compared
 			from.Offset = b.Start
 			first, err := ln.log.firstSeq(ctx, t, ln.id, b)
 			if err != nil {
 				return nil, err
 			}
 			if from.Seq = max(from.Seq, first); from.Seq >= published[t] {
-				continue // a reader would wait for what the lane itself writes
+				continue // a reader would wait for the lane's own records
 			}
 		}
 		r.readers[t] = ln.log.newReader(t, ln.id, from, compareBytes, newInstruments(ln.log.metrics, "scan", nil), ofLane(given, t, ln.id))
@@ -66,8 +66,8 @@ func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schema
 	return r, nil
 }
 
-// compare refuses a record that is another than the one of its seq in the log. It cannot compare with one of another
-// version, or with one that is gone. Of the latter it keeps note.
+// compare refuses a record that differs from the record with its seq in the log. It cannot compare with a record of
+// another version, or with a deleted one. It remembers the latter.
 func (r *repeated) compare(ctx context.Context, topic schemas.Topic, lane int, seq int64, rec schemas.Record) error {
 	if r == nil {
 		return nil
@@ -99,18 +99,17 @@ func (r *repeated) compare(ctx context.Context, topic schemas.Topic, lane int, s
 	if _, err := schemas.Unmarshal(there.Schema, there.Value); there.Schema != rec.Schema() && newer(&there, err) {
 		return nil
 	}
-	return Damaged(fmt.Errorf("%s, lane %d, seq %d: what is made now of the inputs is another record than the log holds, since %s after they were used: "+
-		"going on would lose what comes next; use another NAMESPACE", topic, lane, seq, r.because))
+	return Damaged(fmt.Errorf("%s, lane %d, seq %d: the stage now makes another record of its inputs than the log has, because %s after they were used: "+
+		"continuing would lose the next records; use another NAMESPACE", topic, lane, seq, r.because))
 }
 
-// miss notes that a record is made again which is gone from the log.
+// miss remembers that a repeated record is gone from the log.
 func (r *repeated) miss(topic schemas.Topic, lane int, seq int64) {
-	r.unknown = Damaged(fmt.Errorf("%s, lane %d, seq %d: the log has lost this record, and nobody knows whether what is made now is the same, since %s: "+
-		"going on may lose what comes next; use another NAMESPACE", topic, lane, seq, r.because))
+	r.unknown = Damaged(fmt.Errorf("%s, lane %d, seq %d: the log has lost this record, and the stage may now make another one, because %s: "+
+		"continuing may lose the next records; use another NAMESPACE", topic, lane, seq, r.because))
 }
 
-// unsure returns why what was made again may be something else than was made before. It returns nil when it is the
-// same.
+// unsure explains why repeated records may differ from the original ones; nil: they are the same.
 func (r *repeated) unsure() error {
 	if r == nil {
 		return nil

@@ -21,7 +21,7 @@ func TestSkipOfWhatWasUsed(t *testing.T) {
 		want    string
 	}{
 		// The stage makes groups of three. The third has two members when its owner stops.
-		"in the open group":   {6, "neighbors, lane 0, seq 6: what is made now of the inputs is another record than the log holds, since seqs 6 to 6 of embeddings were skipped (broken)"},
+		"in the open group":   {6, "neighbors, lane 0, seq 6: the stage now makes another record of its inputs than the log has, because seqs 6 to 6 of embeddings were skipped (broken)"},
 		"in a group before":   {3, ""},
 		"behind what is read": {8, ""},
 	} {

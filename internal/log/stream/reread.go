@@ -7,9 +7,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// reread is an output that a stage reads again, from the place that its mark names up to the mark's seq. It is in the
-// log (invariant 5). It is no input: nobody waits for it, it has no lag, and the skips of operators are for its other
-// readers.
+// reread is an output that a stage reads again, from the position in its mark up to the mark's seq. It is in the log
+// (invariant 5). It is no input: reading it needs no wait, it has no lag, and the skips of operators apply only to its
+// other readers.
 type reread struct {
 	from   Position
 	end    int64   // seq of the first record that the stage makes
@@ -17,7 +17,7 @@ type reread struct {
 	over   bool
 }
 
-// openRereads notes what of its outputs the stage may read again.
+// openRereads records the parts of its outputs that the stage may read again.
 func (ln *lane) openRereads(mark Mark) {
 	ln.rereads = make(map[schemas.Topic]*reread, len(ln.spec.Rereads))
 	for _, t := range ln.spec.Rereads {
@@ -25,7 +25,7 @@ func (ln *lane) openRereads(mark Mark) {
 	}
 }
 
-// source returns the reader of what the stage asks for.
+// source returns the reader of the topic that the stage asks for.
 func (ln *lane) source(ctx context.Context) (*Reader, error) {
 	topic := ln.stage.Input()
 	if r, ok := ln.readers[topic]; ok {
@@ -52,14 +52,14 @@ func (ln *lane) source(ctx context.Context) (*Reader, error) {
 		}
 		if first > r.from.Seq {
 			return nil, fmt.Errorf("%w: topic %s, lane %d: the %s reads its own records again from seq %d on, retention has removed all before seq %d. "+
-				"`pairstream status --retention` says what is needed. Use another NAMESPACE", ErrGap, ln.log.Name(topic), ln.id, ln.spec.Name, r.from.Seq, first)
+				"`pairstream status --retention` shows the retention needed. Use another NAMESPACE", ErrGap, ln.log.Name(topic), ln.id, ln.spec.Name, r.from.Seq, first)
 		}
 	}
 	r.reader = ln.log.newReader(topic, ln.id, r.from, compareBytes, newInstruments(ln.log.metrics, "scan", nil), []Skip{})
 	return r.reader, nil
 }
 
-// reread notes that a record was taken, and stops reading behind the last.
+// reread counts a record as taken, and stops reading after the last.
 func (ln *lane) reread(rec *Record) {
 	if r := ln.rereads[rec.Topic]; r != nil && rec.Seq == r.end-1 {
 		r.close()

@@ -11,10 +11,10 @@ import (
 	"github.com/pairstream/pairstream/internal/log/kafka"
 )
 
-// Run runs a stage on the lanes that its consumer group gives to this process, until ctx ends or a lane fails for
-// good. When the group shares out its lanes anew, and when ctx ends, Run finishes the work in hand. That takes at
-// most Config.DrainTimeout (and half of the session, in which the group must hear of a member). A lane that is busy
-// for longer goes on beside the group. It is cut short only when it comes to another owner.
+// Run runs a stage on the lanes that its consumer group assigns to this process, until ctx ends or a lane fails for
+// good. When the group rebalances, and when ctx ends, Run finishes the work in hand. That takes at most
+// Config.DrainTimeout (and half of the session, in which the group must hear of a member). A lane that is busy for
+// longer continues beside the group. It is cut short only when it gets another owner.
 func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err := spec.validate(); err != nil {
 		return err
@@ -58,15 +58,15 @@ type run struct {
 	spec    StageSpec
 	ctx     context.Context //nolint:containedctx // ends when Run is to return
 	stop    context.CancelFunc
-	turns   sync.WaitGroup  // those that go on
-	ended   sync.WaitGroup  // all workers that there ever were
+	turns   sync.WaitGroup  // those still running
+	ended   sync.WaitGroup  // all workers ever
 	workers map[int]*worker // of the lanes of the latest generation
 
 	mu     sync.Mutex
 	failed error // why the run failed
 }
 
-// watch starts the watchdog. The function that it returns ends the watchdog.
+// watch starts the watchdog. The returned function ends it.
 func (r *run) watch() (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.ctx))
 	var watching sync.WaitGroup
@@ -78,7 +78,7 @@ func (r *run) watch() (end func()) {
 	}
 }
 
-// keep lets go of the workers whose lanes are not ours any more. They had their time to finish what was in hand.
+// keep ends the workers of lanes that have another owner. They have had time to finish.
 func (r *run) keep(lanes []int) {
 	for id, w := range r.workers {
 		if !slices.Contains(lanes, id) {
@@ -89,7 +89,7 @@ func (r *run) keep(lanes []int) {
 	}
 }
 
-// end waits until the workers have nothing in hand, for as long as draining may take, and ends them.
+// end waits until the workers have nothing in hand, for the drain time at most, and ends them.
 func (r *run) end() {
 	patience := time.NewTimer(r.log.cfg.DrainTimeout)
 	defer patience.Stop()
@@ -97,7 +97,7 @@ func (r *run) end() {
 		select {
 		case <-w.last.over:
 		case <-patience.C:
-			patience.Reset(0) // for those that follow
+			patience.Reset(0) // for the next workers
 		}
 	}
 	r.keep(nil)
@@ -115,7 +115,7 @@ func (r *run) fail(err error) {
 	r.stop()
 }
 
-// generations takes up the lanes of the group's generations, one generation after the other.
+// generations runs the lanes of the group's generations, one generation after the other.
 func (r *run) generations(group *kafka.Group) error {
 	for {
 		gen, err := group.Next(r.ctx)
@@ -133,10 +133,10 @@ func (r *run) generations(group *kafka.Group) error {
 }
 
 // generation gives each lane's worker a turn until the generation ends. The functions given to Start must not return
-// before. That would end the generation, and kafka-go would join the group again although the run is over.
+// earlier. That would end the generation, and kafka-go would join the group again although the run is over.
 //
-// Afterwards they wait for what is in hand, but not longer than the drain time. One large piece of work must not keep
-// the whole group from going on. If its lane stays here, the work is not lost.
+// Then they wait for the work in hand, but not longer than the drain time, so that one large piece of work does not
+// stop the whole group. If its lane stays here, the work is not lost.
 func (r *run) generation(gen *kafka.Generation) {
 	lanes := gen.Lanes
 	offsets := kafka.NewCommits(r.saying.Load())
@@ -190,11 +190,11 @@ func (r *run) drain(lane int, t turn) {
 	select {
 	case <-t.over:
 	case <-patience.C:
-		r.log.logger.Warn("a lane has work in hand still", keyStage, r.spec.Name, keyLane, lane)
+		r.log.logger.Warn("a lane still has work in hand", keyStage, r.spec.Name, keyLane, lane)
 	}
 }
 
-// commit tells the group how far the lanes are, for lag dashboards. Nothing depends on it.
+// commit commits the lanes' offsets, for lag dashboards only.
 func (r *run) commit(gen *kafka.Generation, saying *kafka.Commits) {
 	if err := gen.Commit(context.WithoutCancel(r.ctx), saying); err != nil {
 		r.log.logger.Debug("committing offsets", keyStage, r.spec.Name, keyErr, err)

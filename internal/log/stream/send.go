@@ -38,7 +38,7 @@ func (p *Publisher) send(ctx context.Context, round []message) error {
 	return g.Wait()
 }
 
-// mixed reports whether messages go to several topics or lanes. Those of most stages do not.
+// mixed reports whether messages go to several topics or lanes. Most stages write to one.
 func mixed(round []message) bool {
 	for i := range round {
 		if round[i].target() != round[0].target() {
@@ -64,7 +64,7 @@ func (p *Publisher) write(ctx context.Context, topic schemas.Topic, lane int, me
 	return nil
 }
 
-// writeBatch repeats a batch until the broker has acknowledged it. A batch whose answer got lost may be in the log
+// writeBatch repeats a batch until the broker has acknowledged it. A batch whose answer was lost may be in the log
 // twice.
 func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane int, batch batch) error {
 	if p.writing != nil {
@@ -91,7 +91,7 @@ func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane in
 	}
 	p.instruments.acked(topic, len(batch))
 	final := batch[len(batch)-1]
-	final.Value, final.Headers = nil, cloned(final.Headers) // only its place is needed from here on
+	final.Value, final.Headers = nil, cloned(final.Headers) // only its position is needed from here on
 	p.mu.Lock()
 	p.last[topic] = final
 	p.mu.Unlock()
@@ -113,8 +113,8 @@ func (p *Publisher) deliver(ctx context.Context, topic schemas.Topic, lane int, 
 	return p.inPlace(ctx, topic, lane, offset, batch[0].Headers)
 }
 
-// inPlace refuses a record that was put before its place, where nobody reads it. In a topic without seqs no record has
-// one, whatever its headers say: a dead letter keeps those of the record that was set aside.
+// inPlace refuses a record whose offset is below its seq, where no reader would find it. In a topic without seqs the
+// header does not count: a dead letter keeps the headers of its record.
 func (p *Publisher) inPlace(ctx context.Context, topic schemas.Topic, lane int, offset int64, headers []kafka.Header) error {
 	if !p.places || !Sequenced(topic) {
 		return nil
@@ -126,9 +126,9 @@ func (p *Publisher) inPlace(ctx context.Context, topic schemas.Topic, lane int, 
 	return p.log.checkPlace(ctx, topic, lane, Position{Offset: offset, Seq: seq})
 }
 
-// arrived reports whether a batch is in the log. A batch with seqs is there when its last record is. For others, and
-// for what an outside writer puts beside a stage's records, arrived reads the last records of the lane. It takes a
-// batch that others have written over for missing, and the batch is written twice.
+// arrived reports whether a batch is in the log. A batch with seqs is there if its last record is. For other batches,
+// and for records of outside writers beside a stage's, arrived compares the last records of the lane. If others have
+// written since, it misses the batch, and the batch is written twice.
 func (p *Publisher) arrived(ctx context.Context, topic schemas.Topic, lane int, batch []message) (bool, error) {
 	final := &batch[len(batch)-1]
 	if seq, err := parseSeq(&Record{Headers: final.Headers}); err == nil && Sequenced(topic) {
@@ -159,7 +159,7 @@ func sameRecords(records []Record, batch []message) bool {
 	return true
 }
 
-// tail reads the last records of a lane, about most of them.
+// tail reads about the last most records of a lane.
 func (l *Log) tail(ctx context.Context, topic schemas.Topic, lane int, most int64) ([]Record, error) {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {

@@ -12,30 +12,30 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Skip is an operator's decision that a lane goes on without something. Every reader of the topic follows it, so all
-// stages see the same sequence. With To.Seq above From.Seq, the records with seqs from From.Seq up to To.Seq are
-// given up. Otherwise the records with offsets from From.Offset up to To.Offset are foreign and passed over.
+// Skip is an operator's decision that a lane continues without some records. Every reader of the topic follows it, so
+// all stages see the same sequence. With To.Seq above From.Seq, the records with seqs from From.Seq up to To.Seq are
+// given up. Otherwise the records with offsets from From.Offset up to To.Offset are foreign and skipped.
 type Skip struct {
 	Topic  schemas.Topic `json:"topic"`
 	Lane   int           `json:"lane"`
 	From   Position      `json:"from"`
 	To     Position      `json:"to"`
 	Reason string        `json:"reason"` // the operator's
-	Found  string        `json:"found"`  // what was wrong
+	Found  string        `json:"found"`  // the fault that was found
 	Time   time.Time     `json:"time"`
 }
 
 const skipPrefix = "skip/"
 
-// Skip records an operator's decision, for ever.
+// Skip records an operator's decision, permanently.
 func (l *Log) Skip(ctx context.Context, s Skip) error {
 	switch {
 	case !isLaneTopic(s.Topic) || s.Lane < 0 || s.Lane >= l.cfg.Lanes:
 		return fmt.Errorf("skipping in %s, lane %d: want a topic with lanes, and a lane below LANES=%d", s.Topic, s.Lane, l.cfg.Lanes)
 	case s.To.Seq < s.From.Seq || s.To.Offset < s.From.Offset || s.To == s.From:
-		return fmt.Errorf("skipping in %s, lane %d: from %+v to %+v leads nowhere", s.Topic, s.Lane, s.From, s.To)
+		return fmt.Errorf("skipping in %s, lane %d: from %+v to %+v skips nothing", s.Topic, s.Lane, s.From, s.To)
 	case s.Reason == "":
-		return errors.New("skipping: the reason is empty, and those who come later will ask for it")
+		return errors.New("skipping: the reason is empty; give one, for later readers of the log")
 	}
 	s.Time = l.clock().UTC()
 	return l.remember(ctx, fmt.Sprintf("%s%s/%d/%d/%d", skipPrefix, s.Topic, s.Lane, s.From.Seq, s.From.Offset), s)
@@ -60,7 +60,7 @@ func (l *Log) skipsOf(ctx context.Context, topic schemas.Topic, lane int) ([]Ski
 	return ofLane(all, topic, lane), err
 }
 
-// ofLane returns the skips of one lane among all. They are never nil: they were read, and there may be none.
+// ofLane returns the skips of one lane. The result is never nil, because the skips were read and there may be none.
 func ofLane(all []Skip, topic schemas.Topic, lane int) []Skip {
 	found := []Skip{}
 	for _, s := range all {
@@ -71,7 +71,7 @@ func ofLane(all []Skip, topic schemas.Topic, lane int) []Skip {
 	return found
 }
 
-// follow moves the reader's position past what was given up there.
+// follow moves the reader's position past skipped records.
 func (r *Reader) follow() {
 	for moved := true; moved; {
 		moved = false
@@ -111,9 +111,9 @@ func declaredForeign(skips []Skip, offset int64) bool {
 	})
 }
 
-// FindDamage reads a lane from a position and returns the first fault, with a proposal for going on. It returns the
-// zero Skip when there is none. A record whose seq is too high is foreign when it has no mark, or when the expected
-// record comes behind it. Otherwise records are lost.
+// FindDamage reads a lane from a position and returns the first fault, with a proposal for continuing. It returns the
+// zero Skip if there is none. A record whose seq is too high is foreign if it has no mark, or if the expected record
+// comes after it. Otherwise records are lost.
 func (l *Log) FindDamage(ctx context.Context, topic schemas.Topic, lane int, from Position) (Skip, error) {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {
@@ -149,7 +149,7 @@ func (l *Log) proposal(ctx context.Context, gap *GapError, end int64) (Skip, err
 	s.From = Position{Offset: gap.Offset, Seq: gap.Expected}
 	s.To = Position{Offset: gap.Offset + 1, Seq: gap.Expected}
 	_, ours, err := l.LastIn(ctx, gap.Topic, gap.Lane, gap.Offset, gap.Offset+1, isSequenced)
-	if err != nil || !ours { // no stage wrote it, and nothing need be lost
+	if err != nil || !ours { // no stage wrote it, so nothing need be lost
 		return s, err
 	}
 	behind, err := l.seqBehind(ctx, gap.Topic, gap.Lane, gap.Offset, end, gap.Expected)
@@ -159,7 +159,7 @@ func (l *Log) proposal(ctx context.Context, gap *GapError, end int64) (Skip, err
 	return s, err
 }
 
-// seqBehind reports whether the record with a seq lies at an offset or behind it.
+// seqBehind reports whether the record with a seq lies at an offset or after it.
 func (l *Log) seqBehind(ctx context.Context, topic schemas.Topic, lane int, from, end, seq int64) (bool, error) {
 	_, found, err := l.LastIn(ctx, topic, lane, from, end, func(r *Record) bool {
 		got, err := parseSeq(r)
@@ -168,8 +168,8 @@ func (l *Log) seqBehind(ctx context.Context, topic schemas.Topic, lane int, from
 	return found, err
 }
 
-// firstSeq returns the seq of the first record of a lane, 0 where records have none. Where none is left, it is the seq
-// behind the last one that the lane's writer has noted.
+// firstSeq returns the seq of the first record of a lane, 0 in a topic without seqs. In an empty lane it is the seq
+// after the last one noted by the lane's writer.
 func (l *Log) firstSeq(ctx context.Context, topic schemas.Topic, lane int, b kafka.Bounds) (int64, error) {
 	if Sequenced(topic) && b.Start == b.End {
 		return l.keptBehind(ctx, topic, lane)

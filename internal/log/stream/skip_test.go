@@ -131,11 +131,11 @@ func TestSkipRefuses(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 2))
 	good := Skip{Topic: schemas.Groups, Lane: 1, From: Position{Offset: 3, Seq: 3}, To: Position{Offset: 4, Seq: 9}, Reason: "r"}
 	for want, change := range map[string]func(*Skip){
-		"below LANES=2":   func(s *Skip) { s.Lane = 2 },
-		"topic with lane": func(s *Skip) { s.Topic = schemas.DeadLetters },
-		"leads nowhere":   func(s *Skip) { s.To.Seq = 2 },
-		"nowhere":         func(s *Skip) { s.To = s.From },
-		"reason is empty": func(s *Skip) { s.Reason = "" },
+		"below LANES=2":    func(s *Skip) { s.Lane = 2 },
+		"topic with lane":  func(s *Skip) { s.Topic = schemas.DeadLetters },
+		"2} skips nothing": func(s *Skip) { s.To.Seq = 2 },
+		"3} skips nothing": func(s *Skip) { s.To = s.From },
+		"reason is empty":  func(s *Skip) { s.Reason = "" },
 	} {
 		s := good
 		change(&s)

@@ -11,17 +11,17 @@ import (
 const (
 	slabBytes   = 64 << 10
 	slabHeaders = 192
-	slabSpares  = 32 // pieces that are used again
+	slabSpares  = 32 // pieces kept for reuse
 )
 
-// slab gives many small messages of a publisher their memory in a few pieces. It uses a piece again once the last of
+// slab allocates the memory of many small messages of a publisher in a few pieces. It reuses a piece once the last of
 // its messages is acknowledged. The zero slab gives each message its own memory.
 type slab struct {
 	pub     *Publisher
-	bytes   []byte // nothing, and the room behind it
+	bytes   []byte // empty, with the room after it
 	headers []kafka.Header
-	piece   []byte  // whose end bytes is
-	used    []piece // full, the oldest first
+	piece   []byte  // the piece that bytes is the end of
+	used    []piece // full ones, the oldest first
 }
 
 // piece is the memory of messages whose numbers lie below until.
@@ -30,7 +30,7 @@ type piece struct {
 	until int64
 }
 
-// keep returns b, which was appended to s.bytes, and takes its room.
+// keep returns b, which was appended to s.bytes, and reserves its room.
 func (s *slab) keep(b []byte) []byte {
 	switch {
 	case len(b) <= cap(s.bytes):
@@ -41,7 +41,7 @@ func (s *slab) keep(b []byte) []byte {
 	return slices.Clip(b)
 }
 
-// renew begins another piece. The message in hand lies in the last one with its value, and is taken over after this.
+// renew begins another piece. The message in hand lies in the last piece with its value, and is taken after this.
 func (s *slab) renew() {
 	put, acked := s.pub.progress()
 	if s.piece != nil {

@@ -10,15 +10,16 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// The kinds of failure that a stage can report. The package comment says what follows from these and from other errors.
+// The kinds of failure that a stage can report. The package comment describes their consequences, and those of other
+// errors.
 var (
-	// ErrPoison marks a record that can never be processed: it goes to dead-letters, and the stage goes on.
+	// ErrPoison marks a record that can never be processed: it goes to dead-letters, and the stage continues.
 	ErrPoison = errors.New("record cannot be processed")
-	// ErrTransient marks a fault that may pass (a bucket that does not answer). The lane is taken down. After a pause
-	// it is taken up again from its last mark, for ever.
+	// ErrTransient marks a fault that may pass (a bucket that does not answer). The lane stops and restarts from its
+	// last mark after a pause, without limit.
 	ErrTransient = kafka.ErrTransient
-	// ErrNotYet marks a record that the stage cannot take yet, as something outside the log is missing. The stage has
-	// taken nothing of it.
+	// ErrNotYet marks a record that the stage cannot take yet, because something outside the log is missing. The stage
+	// has not changed.
 	ErrNotYet = errors.New("not yet")
 	// ErrGap means that a lane lost records; see [GapError].
 	ErrGap = errors.New("records are missing")
@@ -35,8 +36,8 @@ func (p poison) Unwrap() []error { return []error{p.error, ErrPoison} }
 // Transient wraps err so that the lane is tried again.
 func Transient(err error) error { return kafka.Transient(err) }
 
-// NotYet wraps err so that Process gets the same record again, soon. Meanwhile the lane says that it waits for what err
-// names.
+// NotYet wraps err so that Process gets the same record again, soon. Meanwhile the lane reports err as the thing that
+// it waits for.
 func NotYet(err error) error { return notYet{err} }
 
 type notYet struct{ error }
@@ -62,18 +63,17 @@ func (e *GapError) Is(target error) bool { return target == ErrGap }
 // Stage is the state machine of one lane. Its output is a pure function of the records that it asks for. One
 // goroutine drives it. A stage that implements io.Closer is closed when its lane is given up.
 type Stage interface {
-	// Input names the topic that must be read next. So it decides in which order several inputs are merged.
+	// Input names the topic to read next. So it decides the order in which several inputs are merged.
 	Input() schemas.Topic
 	// Process takes the next record of Input. An error that wraps ErrPoison sends the record to dead-letters.
 	Process(ctx context.Context, rec Record, out Output) error
-	// Flush emits what was held back for batching. It is called when no input is at hand, and before the lane is
+	// Flush emits the records held back for batching. It is called when no input is at hand, and before the lane is
 	// given up. The records that a stage emits, and their order, must not depend on the moment of the call.
 	Flush(ctx context.Context, out Output) error
 }
 
-// Output is the place where a stage writes, within its own lane. Nobody may use it after the call that got it
-// returns, nor two goroutines at once. Emit and DeadLetter return before the broker has acknowledged, and block when
-// too many bytes are waiting.
+// Output is a stage's access to its own lane. It may be used only during the call that got it, and by one goroutine at
+// a time. Emit and DeadLetter return before the broker has acknowledged, and block when too many bytes are waiting.
 type Output interface {
 	// Emit writes rec as the next record of topic. resume is a point from which the stage produces every record that
 	// follows this one, on all of its outputs. It may lie as far back as is convenient, never ahead. So of several
@@ -92,13 +92,13 @@ type Output interface {
 // Factory makes the stage of one lane as it is at a mark. state is the mark's State, nil at the start of the lane.
 type Factory func(lane int, state []byte) (Stage, error)
 
-// StageSpec says what Run runs.
+// StageSpec describes a stage to Run.
 type StageSpec struct {
 	Name    string          // also names the consumer group
 	Inputs  []schemas.Topic // the partitions of the first one share out the lanes
 	Outputs []schemas.Topic
-	// Rereads are outputs that the stage asks for when it goes on from a mark: records before the mark's Seqs. Marks name
-	// the first of them (see [Mark.Rereading]).
+	// Rereads are outputs that the stage reads again when it resumes from a mark: records before the mark's Seqs. Marks
+	// name the first of them (see [Mark.Rereading]).
 	Rereads []schemas.Topic
 	New     Factory
 	// Counters, when set, is kept up to date for progress bars.

@@ -12,12 +12,12 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// keepEvery is the time between two notes of a lane's place in the control topic. Retention deletes the records of a
-// quiet lane, and with them the seq and the mark from which its stage goes on. The note may be older than the log.
-// Then the stage writes some records again, which is a repetition like any other.
+// keepEvery is the time between two notes of a lane's position in the control topic. Retention deletes the records of a
+// quiet lane, and with them the seq and the mark from which its stage resumes. If the note is older than the log, the
+// stage writes some records again, which are repetitions like any others.
 const keepEvery = time.Minute
 
-// stopNote is the place where a stage has stopped in one lane of one output.
+// stopNote is a stage's stopping point in one lane of one output.
 type stopNote struct {
 	Seq  int64  `json:"seq"`
 	Mark []byte `json:"mark"`
@@ -29,7 +29,7 @@ func keptKey(stage string, topic schemas.Topic, lane int) string {
 	return fmt.Sprintf(keptPrefix+"%s/%s/%d", stage, topic, lane)
 }
 
-// keep notes where the lane has stopped, unless that is already noted.
+// keep notes the lane's stopping point, unless that is already noted.
 func (ln *lane) keep(ctx context.Context) error {
 	ln.keepNext = time.Now().Add(ln.log.keepEvery)
 	for _, t := range ln.spec.Outputs {
@@ -51,8 +51,8 @@ func (ln *lane) keep(ctx context.Context) error {
 	return nil
 }
 
-// KeepSeqs notes the seqs of the last records that a stage has written to lanes of a topic, for a stage that keeps its
-// marks elsewhere: the trainer.
+// KeepSeqs notes the seqs of the last records that the trainer has written to lanes of a topic. Its marks are in
+// checkpoints.
 func (l *Log) KeepSeqs(ctx context.Context, stage string, t schemas.Topic, seqs map[int]int64) error {
 	p := l.NewPublisher(PublisherOptions{Name: "control"})
 	var err error
@@ -62,7 +62,7 @@ func (l *Log) KeepSeqs(ctx context.Context, stage string, t schemas.Topic, seqs 
 	return errors.Join(err, p.Close(ctx))
 }
 
-// keptBehind returns the seq behind the noted last record of a lane, 0 where none is noted.
+// keptBehind returns the seq after the noted last record of a lane, 0 if none is noted.
 func (l *Log) keptBehind(ctx context.Context, t schemas.Topic, lane int) (next int64, err error) {
 	all, err := l.Kept(ctx)
 	for place, seq := range all {
@@ -73,8 +73,8 @@ func (l *Log) keptBehind(ctx context.Context, t schemas.Topic, lane int) (next i
 	return next, err
 }
 
-// stopped returns where a stage has stopped in an output. It looks at the last record, or at the note when retention
-// has removed all records.
+// stopped returns a stage's stopping point in an output: the last record, or the note if retention has removed all
+// records.
 func (l *Log) stopped(ctx context.Context, stage string, t schemas.Topic, lane int) (last, error) {
 	at, err := l.lastRecord(ctx, t, lane)
 	if !errors.Is(err, ErrGap) {
@@ -91,7 +91,7 @@ func (l *Log) stopped(ctx context.Context, stage string, t schemas.Topic, lane i
 		return at, errors.Join(err, rerr)
 	}
 	mark, err := parseMark(found.Mark)
-	l.logger.Warn("retention has removed the lane's output; going on from what was kept", keyStage, stage, keyTopic, t, keyLane, lane, keySeq, found.Seq)
+	l.logger.Warn("retention has removed the lane's output; resuming from the noted position", keyStage, stage, keyTopic, t, keyLane, lane, keySeq, found.Seq)
 	return last{found: err == nil, seq: found.Seq, mark: mark}, err
 }
 
@@ -102,8 +102,7 @@ type KeptPlace struct {
 	Lane  int
 }
 
-// Kept returns the seqs of the records that the notes stand for, by place. Once a record is noted, its stage goes on
-// without it.
+// Kept returns the seqs of the noted records, by lane and output. A stage does not need a noted record to resume.
 func (l *Log) Kept(ctx context.Context) (map[KeptPlace]int64, error) {
 	seqs := make(map[KeptPlace]int64)
 	err := l.recall(ctx, keptPrefix, func(key string, value []byte) error {
@@ -120,8 +119,8 @@ func (l *Log) Kept(ctx context.Context) (map[KeptPlace]int64, error) {
 	return seqs, err
 }
 
-// recover reads the end of every output of a stage's lane and chooses the furthest mark that is covered (invariant 5).
-// It also returns the last record of each output, as far as the log has it.
+// recover reads the end of every output of a stage's lane and chooses the furthest covered mark (invariant 5). It also
+// returns the last record of each output, if the log still has it.
 func (l *Log) recover(ctx context.Context, stage string, lane int, inputs, outputs []schemas.Topic) (best Mark, published map[schemas.Topic]int64, wrote []Record, err error) {
 	published = make(map[schemas.Topic]int64, len(outputs))
 	var marks []Mark
@@ -145,8 +144,8 @@ func (l *Log) recover(ctx context.Context, stage string, lane int, inputs, outpu
 	return furthest(marks, published, inputs, outputs), published, wrote, nil
 }
 
-// ResumeMark returns the mark from which a new owner of a stage's lane would go on: it reads the inputs from there, and
-// nothing before. The zero mark is the start of the lane.
+// ResumeMark returns the mark from which a new owner of a stage's lane would resume. It reads nothing before that mark.
+// The zero mark is the start of the lane.
 func (l *Log) ResumeMark(ctx context.Context, stage string, lane int, inputs, outputs []schemas.Topic) (Mark, error) {
 	mark, _, _, err := l.recover(ctx, stage, lane, inputs, outputs)
 	return mark, err

@@ -11,9 +11,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// What was taken back in one namespace is to stay so in those that are made later, which train on the same pictures. A
-// namespace that has no `pairs` yet takes over the tombstones of all others before it gets that topic. So no pair can
-// be there before them, whichever process makes the topics and whenever it dies.
+// A pair forgotten in one namespace must stay forgotten in later ones, which train on the same pictures. A namespace
+// without `pairs` first takes over the tombstones of all others, and then gets that topic. So no pair can be in it
+// before them, whichever process makes the topics and whenever it dies.
 
 // In connects to another namespace of the same brokers.
 func (l *Log) In(ctx context.Context, namespace string) (*Log, error) {
@@ -35,7 +35,7 @@ func (l *Log) Tombstones(ctx context.Context) (map[string][]byte, error) {
 	return notes, err
 }
 
-// AddTombstones writes those that are not there yet, and returns their number.
+// AddTombstones writes the tombstones that are missing, and returns their number.
 func (l *Log) AddTombstones(ctx context.Context, notes map[string][]byte) (added int, err error) {
 	if len(notes) == 0 {
 		return 0, nil
@@ -63,7 +63,8 @@ func (l *Log) AddTombstones(ctx context.Context, notes map[string][]byte) (added
 	return added, nil
 }
 
-// TombstonesOf returns those of other namespaces, and warns of namespaces whose tombstones this process may not read.
+// TombstonesOf returns the tombstones of other namespaces, and warns of namespaces whose tombstones this process may
+// not read.
 func (l *Log) TombstonesOf(ctx context.Context, namespaces []string) (map[string][]byte, error) {
 	all := make(map[string][]byte)
 	for _, namespace := range namespaces {
@@ -75,16 +76,16 @@ func (l *Log) TombstonesOf(ctx context.Context, namespaces []string) (map[string
 		other.Close()
 		switch {
 		case kafka.NotAllowed(err):
-			l.logger.Warn("tombstones of another namespace are not taken over", keyNamespace, namespace, keyErr, err)
+			l.logger.Warn("the tombstones of another namespace cannot be taken over", keyNamespace, namespace, keyErr, err)
 		case err != nil:
-			return nil, fmt.Errorf("reading what is taken back in NAMESPACE=%s: %w", namespace, err)
+			return nil, fmt.Errorf("reading the forgotten pairs of NAMESPACE=%s: %w", namespace, err)
 		}
 		maps.Copy(all, notes)
 	}
 	return all, nil
 }
 
-// makeAlone makes a topic without the others.
+// makeAlone makes one topic.
 func (l *Log) makeAlone(ctx context.Context, topic schemas.Topic) error {
 	missing, err := l.MissingTopics(ctx, topic)
 	if err == nil && len(missing) > 0 {
@@ -105,10 +106,10 @@ func (l *Log) inherit(ctx context.Context) error {
 	}
 	n, err := l.AddTombstones(ctx, notes)
 	if kafka.NotAllowed(err) {
-		return fmt.Errorf("%w: a new namespace takes over what is taken back in others; make its topics as an operator, with `pairstream topics create`", err)
+		return fmt.Errorf("%w: a new namespace takes over the forgotten pairs of others; create its topics as an operator, with `pairstream topics create`", err)
 	}
 	if n > 0 {
-		l.logger.Warn("this new namespace takes over what is taken back in others", keyNamespace, l.cfg.Namespace, keyCount, n)
+		l.logger.Warn("this new namespace takes over the forgotten pairs of others", keyNamespace, l.cfg.Namespace, keyCount, n)
 	}
 	return err
 }

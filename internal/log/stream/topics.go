@@ -10,10 +10,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// EnsureTopics creates the topics of the catalogue that are missing. It refuses those that have another number of
-// partitions than the configuration asks for, or a setting that would lose records. Where brokers do not let this
-// process see all topics, it looks at the named ones, if there are any. A new namespace takes over the tombstones of
-// all others.
+// EnsureTopics creates the topics of the catalogue that are missing. It refuses topics whose number of partitions
+// differs from the configuration, or with a setting that would lose records. If this process may not list all topics,
+// it looks at the named ones, if there are any. A new namespace takes over the tombstones of all others.
 func (l *Log) EnsureTopics(ctx context.Context, least ...schemas.Topic) error {
 	err := l.ensureTopics(ctx)
 	if kafka.NotAllowed(err) && len(least) > 0 {
@@ -22,7 +21,7 @@ func (l *Log) EnsureTopics(ctx context.Context, least ...schemas.Topic) error {
 	return err
 }
 
-// EnsureTopicsWithoutTombstones does what EnsureTopics does, and takes nothing over.
+// EnsureTopicsWithoutTombstones is EnsureTopics without taking over tombstones.
 func (l *Log) EnsureTopicsWithoutTombstones(ctx context.Context) error {
 	if err := l.makeAlone(ctx, schemas.Pairs); err != nil { // without it, the namespace would be new
 		return err
@@ -48,11 +47,11 @@ func (l *Log) ensureTopics(ctx context.Context, only ...schemas.Topic) error {
 	return l.CheckSettings(ctx, only...)
 }
 
-// topicsEvery is the time between two looks of a running stage at its topics, which may have changed.
+// topicsEvery is the time between two checks of a running stage's topics.
 const topicsEvery = time.Minute
 
-// watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added, and lanes
-// wait for a topic that was deleted. The lanes of a topic that was made anew are taken up again.
+// watchTopics reports changes to a stage's topics while it runs. Added partitions have no reader, and lanes wait for a
+// deleted topic. The lanes of a recreated topic are restarted.
 func (r *roster) watchTopics(ctx context.Context) {
 	tick := time.NewTicker(r.log.topicsEvery)
 	defer tick.Stop()
@@ -78,7 +77,7 @@ func (r *roster) watchTopics(ctx context.Context) {
 			text = strings.ReplaceAll(err.Error(), "\n", ", ")
 		}
 		if text != said && text != "" {
-			r.log.logger.Error("the topics are not as they were when this stage began", keyStage, r.stage, keyErr, err)
+			r.log.logger.Error("the topics have changed since this stage started", keyStage, r.stage, keyErr, err)
 		}
 		said = text
 		r.instruments.c.say(allLanes, text)

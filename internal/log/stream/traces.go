@@ -10,7 +10,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// traced says what a message has to do with sampled pairs.
+// traced links a message to sampled pairs.
 type traced struct {
 	about  []tracing.Subject
 	queued time.Time
@@ -28,7 +28,7 @@ func (p *Publisher) trace(ctx context.Context, rec schemas.Record, m message) me
 	return m.of(about)
 }
 
-// traceBytes is trace for a value that is encoded already. Of those only pairs are followed.
+// traceBytes is trace for an encoded value. It follows only pairs.
 func (p *Publisher) traceBytes(m message, schema string) message {
 	if p.log.tracer == nil || schema != schemas.SchemaPair {
 		return m
@@ -63,7 +63,7 @@ func (p *Publisher) published(m *message) {
 	p.log.tracer.Record(m.traced.about, span)
 }
 
-// call is the call of a stage that goes on.
+// call is a stage's running call.
 type call struct {
 	began  time.Time
 	phases *timing.Collector
@@ -78,7 +78,7 @@ func (o *output) begin(work context.Context) context.Context {
 	return timing.With(work, o.call.phases)
 }
 
-// trace records how long the stage has worked on what a record is about. A mini-batch's trace begins with its making.
+// trace records how long the stage has worked on the subjects of a record. A mini-batch's trace begins when it is made.
 func (o *output) trace(rec schemas.Record, m message) message {
 	tracer := o.pub.log.tracer
 	if tracer == nil {
@@ -103,7 +103,7 @@ func (l *Log) Waited(stage string, rec *Record) {
 		return
 	}
 	from, now := rec.Time, time.Now()
-	if from.After(now) { // the broker's clock goes otherwise
+	if from.After(now) { // the broker's clock differs
 		from = now
 	}
 	l.tracer.Record(tracing.Parse(parent), tracing.Span{Name: stage + " wait", From: from, To: now})

@@ -8,7 +8,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// As returns what a record holds. It reports whether that is an R which can be read.
+// As decodes a record. It reports whether the record is a readable R.
 func As[R schemas.Record](rec Record) (value R, ok bool) {
 	if rec.Schema != value.Schema() {
 		return value, false
@@ -21,8 +21,8 @@ func As[R schemas.Record](rec Record) (value R, ok bool) {
 	return value, ok
 }
 
-// Values yields every R that a lane holds now, each once. It passes over records of other types. A record that cannot
-// be read is an error.
+// Values yields every R that a lane holds now, each once. It skips records of other types. An unreadable record is an
+// error.
 func Values[R schemas.Record](ctx context.Context, l *Log, topic schemas.Topic, lane int) iter.Seq2[R, error] {
 	return func(yield func(R, error) bool) {
 		var none R

@@ -8,7 +8,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// askEvery is the time after which a stage gets a record again that it could not take yet.
+// askEvery is the time between two attempts of a stage at a record that it could not take yet.
 const askEvery = 100 * time.Millisecond
 
 // process hands a record to the stage. It reads the clock once: the time since the record before counts as work.
@@ -20,8 +20,8 @@ func (ln *lane) process(work context.Context, rec Record) error {
 	return err
 }
 
-// ask hands a record to the stage again and again, which it could not take because of why. It says at once what the
-// lane waits for. It returns an [ErrNotYet] only when reading has ended.
+// ask hands the stage a record repeatedly, after it could not take the record because of why. It reports at once what
+// the lane waits for. It returns an [ErrNotYet] only when reading has ended.
 func (ln *lane) ask(reading, work context.Context, rec Record, why error) error {
 	ln.pulse.rest()
 	ln.spell.say(why.Error(), true)
@@ -48,7 +48,7 @@ func (ln *lane) ask(reading, work context.Context, rec Record, why error) error 
 	return waited
 }
 
-// wait waits for a record, and commits meanwhile. After a while it says what it waits for.
+// wait waits for a record, and commits meanwhile. After a while it reports the record that it waits for.
 func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error) {
 	long, checked := time.Now().Add(ln.log.saidAfter), false
 	ln.nobody, ln.ended = false, false
@@ -68,8 +68,8 @@ func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error)
 	return rec, err
 }
 
-// lookAround looks why a lane has waited for long. At first it asks whether the topic was made anew, and the record
-// lies before.
+// lookAround checks why a lane has waited for long. The first check also looks for a recreated topic and for a final
+// seal.
 func (ln *lane) lookAround(ctx context.Context, r *Reader, first bool) error {
 	if first {
 		if err := ln.log.checkSeqs(ctx, r.f.Topic(), ln.id, r.pos, r.skips); err != nil {
@@ -85,10 +85,10 @@ func (ln *lane) lookAround(ctx context.Context, r *Reader, first bool) error {
 	return ln.forgo(ctx, r)
 }
 
-// wants says what the lane waits for. When another input has records, someone else does not do their part.
+// wants describes the record that the lane waits for. If another input has records, another process is late.
 func (ln *lane) wants(r *Reader) (what string, held bool) {
 	if ln.ended {
-		return "", false // nothing comes, and what other inputs have left is of no use to the lane
+		return "", false // no more input comes, and the lane cannot use the rest of its other inputs
 	}
 	what = string(r.f.Topic())
 	if w, ok := ln.stage.(Waiter); ok {

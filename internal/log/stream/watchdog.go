@@ -9,8 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Watchdog notices lanes of a stage that have input and make no progress. It logs and counts a lane once it has been
-// so for Config.StallAfter, and logs it again when it goes on. A lane that waits for input is never one of them.
+// Watchdog notices lanes of a stage that have input and make no progress. It logs and counts a lane after
+// Config.StallAfter without progress, and logs it again when it continues. A lane that waits for input is never
+// stalled.
 type Watchdog struct {
 	stage   string
 	after   time.Duration
@@ -70,16 +71,16 @@ func (w *Watchdog) look(now time.Time) {
 		switch {
 		case late && !p.told:
 			w.stalls.Inc()
-			w.logger.Warn("no progress though there is input", keyStage, w.stage, keyLane, id, keyDur, now.Sub(since))
+			w.logger.Warn("no progress despite input", keyStage, w.stage, keyLane, id, keyDur, now.Sub(since))
 		case !late && p.told:
-			w.logger.Info("there is progress again", keyStage, w.stage, keyLane, id)
+			w.logger.Info("progress again", keyStage, w.stage, keyLane, id)
 		}
 		p.told = late
 	}
 	w.stalled.Set(float64(stalled))
 }
 
-// Pulse is what a lane tells its watchdog. It is safe for concurrent use.
+// Pulse reports a lane's progress to its watchdog. It is safe for concurrent use.
 type Pulse struct {
 	now  func() time.Time
 	told bool // the watchdog's: this stall is counted
@@ -89,7 +90,7 @@ type Pulse struct {
 	since  time.Time // of the last progress, or of the first input after a wait; zero: nothing in hand
 }
 
-// Take says that the lane has one more piece of input in hand.
+// Take reports one more piece of input in hand.
 func (p *Pulse) Take() { p.take(p.now()) }
 
 func (p *Pulse) take(now time.Time) {
@@ -101,7 +102,7 @@ func (p *Pulse) take(now time.Time) {
 	}
 }
 
-// Done says that a piece of input is finished.
+// Done reports a finished piece of input.
 func (p *Pulse) Done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,14 +113,14 @@ func (p *Pulse) Done() {
 	}
 }
 
-// retry says that what was in hand has failed and will be taken again. That is no progress.
+// retry reports that the input in hand failed and will be taken again. That is no progress.
 func (p *Pulse) retry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inHand = 0
 }
 
-// rest says that the lane is given up, with nothing in hand.
+// rest reports that the lane is given up, with nothing in hand.
 func (p *Pulse) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

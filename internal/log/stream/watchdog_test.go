@@ -105,7 +105,7 @@ func TestWatchdog(t *testing.T) {
 			checkMetrics(t, reg, map[string]float64{
 				"pairstream_stream_stalls_total{stage=encoder}": c.stalls, "pairstream_stream_stalled_lanes{stage=encoder}": c.stalled,
 			})
-			if got := strings.Count(log.String(), `msg="no progress though there is input" stage=encoder lane=3 `); float64(got) != c.stalls {
+			if got := strings.Count(log.String(), `msg="no progress despite input" stage=encoder lane=3 `); float64(got) != c.stalls {
 				t.Errorf("%v stalls are in the log %d times:\n%s", c.stalls, got, &log)
 			}
 		})

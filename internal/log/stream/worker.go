@@ -15,11 +15,11 @@ import (
 type worker struct {
 	run   *run
 	id    int
-	work  context.Context //nolint:containedctx // ends when the lane is not ours any more
+	work  context.Context //nolint:containedctx // ends when the lane has another owner
 	kill  context.CancelFunc
 	turns chan turn // the latest turn, until it is begun
 	last  turn      // the latest turn, begun or not
-	lane  *lane     // as the turn before has left it; nil when it has to be made from its last mark
+	lane  *lane     // as the previous turn left it; nil: it has to be made from its last mark
 }
 
 // turn is the time for which a generation lets a worker read.
@@ -27,7 +27,7 @@ type turn struct {
 	reading context.Context //nolint:containedctx // ends with the generation
 	offsets *kafka.Commits
 	budget  int64
-	over    chan struct{} // closed when nothing is in hand any more
+	over    chan struct{} // closed when nothing is in hand
 }
 
 func (r *run) newWorker(id int) *worker {
@@ -38,8 +38,8 @@ func (r *run) newWorker(id int) *worker {
 	return w
 }
 
-// give lets the worker read. The worker may still be busy with what it had in hand at the end of the turn before. It
-// then goes on from there afterwards. Only the goroutine that goes through the generations calls give.
+// give lets the worker read. The worker may still be finishing the previous turn, and then continues with this one.
+// Only the goroutine of run.generations calls give.
 func (w *worker) give(t turn) {
 	select {
 	case missed := <-w.turns:
@@ -67,8 +67,8 @@ func (w *worker) loop() {
 	}
 }
 
-// turn runs the lane until the turn is over. A fault that may pass takes the lane down and up again. Any other fault
-// parks it.
+// turn runs the lane until the turn is over. It restarts the lane after a fault that may pass, and parks it after any
+// other.
 func (w *worker) turn(t turn) {
 	r := w.run
 	var pause kafka.Backoff
@@ -92,8 +92,8 @@ func (w *worker) turn(t turn) {
 	}
 }
 
-// once runs the lane until the turn is over, or it fails. After a turn nothing is in hand, and the next turn may go
-// on.
+// once runs the lane until the turn is over, or it fails. After a turn nothing is in hand, and the next turn may
+// continue.
 func (w *worker) once(t turn) error {
 	if err := w.takeUp(t); err != nil {
 		if t.reading.Err() != nil {
@@ -114,7 +114,7 @@ func (w *worker) once(t turn) error {
 	return err
 }
 
-// takeUp makes the lane from its last mark, unless it can go on as the turn before has left it.
+// takeUp makes the lane from its last mark, unless the previous turn left it usable.
 func (w *worker) takeUp(t turn) error {
 	if w.lane != nil {
 		current, err := w.lane.current(t.reading)

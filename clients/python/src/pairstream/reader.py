@@ -185,7 +185,7 @@ class Reader:
         lane = message.partition()
         if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._NO_OFFSET):
             wanted = self._at[lane].offset if lane in self._at else message.offset()
-            raise GapError(f"{self._name}, lane {lane}: offset {wanted} is wanted, and the log does not have it: retention has removed it, or the topic was made anew")
+            raise GapError(f"{self._name}, lane {lane}: offset {wanted} is wanted, and the log does not have it: retention has removed it, or the topic was recreated")
         if error.code() in _FOR_GOOD or error.fatal():
             raise BrokerError(f"reading {self._name}, lane {lane}: {error}")
         self._trouble = str(error)
