@@ -166,53 +166,6 @@ func directionOf(s *torch.Scope, sim *torch.Tensor, targets rowTargets) directio
 	return direction{sim: sim, hard: targets.hard(s, sim.DType()), drop: targets.dropped(s)}
 }
 
-// matching computes ITM over the planned pairs.
-func (t *Trainer) matching(s *torch.Scope, f *forward) {
-	f.pairs = planITM(f.counts.Samples, f.picksI2T, f.picksT2I, t.options.ECM)
-	f.counts.MatchPairs, f.counts.Dropped = len(f.pairs.labels), f.pairs.dropped
-	f.itmLogits = t.model.MatchPairs(s, f.hidden, f.attention, f.view, f.pairs.texts, f.pairs.images)
-	f.itm = s.CrossEntropy(f.itmLogits, s.Int64s(f.pairs.labels, int64(len(f.pairs.labels))), IgnoreLabel)
-}
-
-// maskedLanguage computes MLM over the planned rows. Without a hidden token it leaves MLM out.
-func (t *Trainer) maskedLanguage(s *torch.Scope, f *forward, mask masker) error {
-	f.rows = planMLM(f.counts.Samples, f.picksI2T, f.picksT2I, t.options.ECM)
-	texts := make([][]int32, len(f.rows.texts))
-	for i, text := range f.rows.texts {
-		texts[i] = f.texts[text]
-	}
-	masked := mask(texts)
-	tokenIDs, attention, err := model.Texts(s, masked.ids, t.vocabulary.Pad, t.model.Config)
-	if err != nil {
-		return err
-	}
-	positions, labels := masked.selected(int(tokenIDs.Size(1)))
-	f.counts.MaskedRows, f.counts.MaskedTokens = len(texts), len(labels)
-	if len(labels) == 0 {
-		return nil
-	}
-	images := func(view model.View) model.View {
-		if len(texts) > f.counts.Samples {
-			return view.Select(s, f.rows.images)
-		}
-		return view
-	}
-	logits := t.model.MaskedLogitsAt(s, tokenIDs, attention, images(f.view), positions)
-	f.mlmHard = s.CrossEntropy(logits, s.Int64s(labels, int64(len(labels))), IgnoreLabel)
-	f.mlm = f.mlmHard
-	if share := t.options.mlmShare(t.step); share > 0 {
-		var teacher *torch.Tensor
-		s.NoGrad(func() {
-			average := t.momentum.model
-			view := images(average.View(s, f.keys.tokens))
-			teacher = s.Softmax(average.MaskedLogitsAt(s, tokenIDs, attention, view, positions), 1)
-		})
-		f.mlmSoft = rowCrossEntropy(s, teacher, s.LogSoftmax(logits, 1))
-		f.mlm = s.Add(s.MulScalar(f.mlmHard, 1-share), s.MulScalar(f.mlmSoft, share))
-	}
-	return nil
-}
-
 // total returns the weighted sum of the losses that are there, or nil when there is none.
 func (f *forward) total(s *torch.Scope, o Options) *torch.Tensor {
 	var total *torch.Tensor

@@ -2,8 +2,6 @@ package trainer
 
 import (
 	"cmp"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/base/rng"
@@ -11,96 +9,12 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// IgnoreLabel marks a token that the masked-language loss does not ask for.
-const IgnoreLabel = -100
-
-// Vocabulary holds what masking and padding need to know of a tokenizer.
-type Vocabulary struct {
-	Size int   // ids are 0..Size-1
-	Pad  int32 // [PAD]
-	CLS  int32 // [CLS]
-	Mask int32 // [MASK]
-}
-
-// VocabularyOf finds the special tokens in a WordPiece vocabulary whose index is the id.
-func VocabularyOf(tokens []string) (Vocabulary, error) {
-	v := Vocabulary{Size: len(tokens)}
-	for name, id := range map[string]*int32{"[PAD]": &v.Pad, "[CLS]": &v.CLS, "[MASK]": &v.Mask} {
-		i := slices.Index(tokens, name)
-		if i < 0 {
-			return Vocabulary{}, fmt.Errorf("finding special tokens: the vocabulary of %d tokens has no %s", len(tokens), name)
-		}
-		*id = int32(i)
-	}
-	return v, nil
-}
-
-// MaskTokens hides tokens for masked language modelling as BERT and the papers' code do. It selects every token but
-// [CLS] and padding with the given probability; [SEP] can be selected. Of the selected, 80 % become [MASK] and 10 %
-// stay as they are. The other 10 % become an id drawn from the whole vocabulary, special tokens included. The labels
-// are the original ids at selected tokens and [IgnoreLabel] elsewhere. A row may end up with nothing selected.
-func (v Vocabulary) MaskTokens(ids []int32, probability float64, r *rand.Rand) (masked []int32, labels []int64) {
-	masked = slices.Clone(ids)
-	labels = make([]int64, len(ids))
-	for i, id := range ids {
-		labels[i] = IgnoreLabel
-		if id == v.Pad || id == v.CLS || r.Float64() >= probability {
-			continue
-		}
-		labels[i] = int64(id)
-		switch u := r.Float64(); {
-		case u < 0.8:
-			masked[i] = v.Mask
-		case u < 0.9:
-			masked[i] = int32(r.IntN(v.Size))
-		}
-	}
-	return masked, labels
-}
-
-// maskedRows holds the texts of the masked-language loss with tokens hidden, and the hidden tokens.
-type maskedRows struct {
-	ids    [][]int32
-	labels [][]int64
-}
-
-// masker hides tokens in the texts of the given rows, each on its own.
-type masker func(texts [][]int32) maskedRows
-
-// masker returns a function that draws the masks of a batch. The same batch gets the same masks, whenever it is trained
-// on.
-func (t *Trainer) masker(b *schemas.ScoredBatch) masker {
-	return func(texts [][]int32) maskedRows {
-		r := rng.New(t.options.Seed, "mlm", int64(b.Group.Lane), b.Group.Seq, int64(b.Epoch), int64(b.Sequence))
-		var rows maskedRows
-		for _, ids := range texts {
-			masked, labels := t.vocabulary.MaskTokens(ids, t.options.MaskProbability, r)
-			rows.ids, rows.labels = append(rows.ids, masked), append(rows.labels, labels)
-		}
-		return rows
-	}
-}
-
 // seedDropout starts dropout for a part of a step on a batch. Like the masks, dropout is the same whenever the batch is
 // trained on, and whatever the other parts do.
 func (t *Trainer) seedDropout(s *torch.Scope, b *schemas.ScoredBatch, part string) {
 	if t.options.Dropout > 0 {
 		s.Seed(rng.New(t.options.Seed, "dropout "+part, int64(b.Group.Lane), b.Group.Seq, int64(b.Epoch), int64(b.Sequence)).Uint64())
 	}
-}
-
-// selected lists the tokens that were hidden, with their labels. It gives their positions in the rows, padded to the
-// given length and laid one after another.
-func (m maskedRows) selected(length int) (positions, labels []int64) {
-	for row := range m.labels {
-		for i, label := range m.labels[row] {
-			if label != IgnoreLabel {
-				positions = append(positions, int64(row*length+i))
-				labels = append(labels, label)
-			}
-		}
-	}
-	return positions, labels
 }
 
 // masksOf joins the masks of a batch with those of its input, in order. Where both mask an image, the batch's reason

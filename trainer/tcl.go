@@ -81,30 +81,3 @@ func localContrastive(s *torch.Scope, anchors, locals, temperature *torch.Tensor
 	logits := s.Cat(2, s.Unsqueeze(own, 2), s.Expand(others, n, k, n*k))
 	return rowCrossEntropy(s, s.To(s.Float64s(share, n, k), sims.DType()), s.Select(s.LogSoftmax(logits, 2), 2, 0))
 }
-
-// loss returns the mean of GPN-S eq. 10 over the batch.
-func (u UniReading) loss(s *torch.Scope, image, positive, temperature *torch.Tensor) *torch.Tensor {
-	return s.MeanAll(u.rows(s, image, positive, temperature))
-}
-
-// rows returns GPN-S eq. 10 for every anchor, with unit features. It pulls the image to its positive, against the other
-// images of the batch. Gradients reach all of them, and the temperature.
-func (u UniReading) rows(s *torch.Scope, image, positive, temperature *torch.Tensor) *torch.Tensor {
-	n := image.Shape()[0]
-	near := s.Div(s.Sum(s.Mul(image, positive), 1, true), temperature)      // [n, 1]
-	others := s.Div(s.MatMul(image, s.Transpose(image, 0, 1)), temperature) // [n, n]
-	switch u {
-	case UniPrinted:
-		// The logarithm of a row's sum of exponentials is any entry less that entry's log softmax.
-		sum := s.Sub(s.Diagonal(others), s.Diagonal(s.LogSoftmax(others, 1)))
-		return s.Sub(sum, s.Reshape(near, n))
-	case UniInfoNCE:
-		self := make([]bool, n*n)
-		for i := range n {
-			self[i*n+i] = true
-		}
-		others = s.MaskedFill(others, s.Bools(self, n, n), outOfRow)
-	case UniWithPositive:
-	}
-	return s.Neg(s.Select(s.LogSoftmax(s.Cat(1, near, others), 1), 1, 0))
-}

@@ -1,24 +1,15 @@
 package ranks
 
 import (
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math/big"
 	"net"
 	"strings"
 	"time"
-
-	"github.com/pairstream/pairstream/internal/base/invalid"
 )
 
 // version is that of the frames and of what they hold.
@@ -222,81 +213,4 @@ func readJSON(conn net.Conn, want kind, v any) error {
 		return fmt.Errorf("it sent a frame of kind %d, want %d", k, want)
 	}
 	return json.Unmarshal(payload, v)
-}
-
-// Options say who takes part, and where.
-type Options struct {
-	Rank, World int
-	Address     string        // of rank 0, host:port
-	Port        int           // where a rank above 0 listens for those above it; 0: any that is free
-	Token       string        // a secret of this training
-	Facts       []Fact        // must be equal on all ranks
-	Silence     time.Duration // after which a rank of which nothing is heard is lost
-	Wait        time.Duration // for all ranks to come
-	Transport   Transport     // of vectors; nil: the links
-	Log         *slog.Logger
-}
-
-// Validate returns every invalid option, joined.
-func (o Options) Validate() error {
-	var l invalid.List
-	l.Refuse(o.World < 2, "WORLD_SIZE is %d, want 2 or more", o.World)
-	l.Refuse(o.Rank < 0 || o.Rank >= o.World, "RANK is %d, want 0 to %d (WORLD_SIZE - 1)", o.Rank, o.World-1)
-	if _, _, err := net.SplitHostPort(o.Address); err != nil {
-		l.Add(fmt.Errorf("MASTER_ADDR and MASTER_PORT make %q: %w", o.Address, err))
-	}
-	l.Refuse(o.Port < 0 || o.Port > 65535, "RANK_PORT is %d, want 0 to 65535", o.Port)
-	l.Refuse(o.Silence <= 0, "RANK_TIMEOUT is %s, want more than 0", o.Silence)
-	l.Refuse(o.Wait <= 0, "RANK_JOIN_TIMEOUT is %s, want more than 0", o.Wait)
-	return l.Err()
-}
-
-// Connections are encrypted by TLS 1.3. Nobody needs to hand out certificates: each process makes one of its own, and
-// the token alone says who belongs to the training. What both sides prove by it covers the secrets of the connection as
-// well. So a proof is worth nothing on another connection, and nobody can stand between two ranks.
-
-// secured is a connection after the handshake of TLS.
-type secured struct {
-	*tls.Conn
-	binding []byte // known to the two ends of this connection alone
-}
-
-// secure encrypts a connection, until the deadline of a handshake. It closes one that it cannot encrypt.
-func secure(ctx context.Context, conn net.Conn, c *tls.Config, accepted bool) (secured, error) {
-	over := tls.Client(conn, c)
-	if accepted {
-		over = tls.Server(conn, c)
-	}
-	hurried, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
-	if err := over.HandshakeContext(hurried); err != nil {
-		_ = conn.Close()
-		return secured{}, fmt.Errorf("encrypting the connection: %w", err)
-	}
-	state := over.ConnectionState()
-	binding, err := state.ExportKeyingMaterial("EXPORTER-pairstream-ranks", nil, 32)
-	if err != nil {
-		_ = conn.Close()
-		return secured{}, fmt.Errorf("encrypting the connection: %w", err)
-	}
-	return secured{over, binding}, nil
-}
-
-// newTLS makes a key for this process.
-func newTLS() (*tls.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().AddDate(100, 0, 0)}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		Certificates:           []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}},
-		MinVersion:             tls.VersionTLS13,
-		InsecureSkipVerify:     true, // the proofs of the token take the place of names
-		SessionTicketsDisabled: true,
-	}, nil
 }
