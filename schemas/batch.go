@@ -167,7 +167,7 @@ type ScoredBatch struct {
 	RuledOut int32    `msgpack:"ruled_out,omitempty"` // candidates whose probability is 0 because Con-D's own vectors were too far apart, so that its matching head was not asked
 	Drawn    string   `msgpack:"drawn,omitempty"`     // seed and augmentation by which Con-D's images were drawn; absent: it saw none or plain ones, or they were not recorded
 	Check    *Check   `msgpack:"check,omitempty"`     // measurement of the guard of connections; absent: the guard is off, or an earlier batch found that Con-D can be trusted
-	High     float64  `msgpack:"high,omitempty"`      // probability above which a candidate is a connection, by COND_THRESHOLD or ECM_HIGH; absent: ECM_HIGH of the reader
+	High     float64  `msgpack:"high,omitempty"`      // probability above which a candidate is a connection, by ECM_HIGH or the guard; absent: ECM_HIGH of the reader
 }
 
 // Schema implements [Record].

@@ -40,7 +40,7 @@ func TestExportedEncoder(t *testing.T) {
 			if kind == "open_clip" {
 				path := filepath.Join(dir, "merges.gz")
 				mustRun(t, run, "-W", "ignore", "-c", "import shutil, sys; from open_clip.tokenizer import default_bpe; shutil.copy(default_bpe(), sys.argv[1])", path)
-				files["open_clip_model.safetensors"] = model.EncoderOptions{MergesPath: path}
+				files["open_clip_model.safetensors"] = model.EncoderOptions{VocabPath: path}
 			}
 			for file, o := range files {
 				e := must.Get(model.OpenEncoder(t.Context(), w, filepath.Join(dir, file), o))(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/content/hardcaption"
 	"github.com/pairstream/pairstream/internal/log/feedback"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
@@ -282,26 +283,28 @@ func TestGuardRefusesAStrangeState(t *testing.T) {
 }
 
 func TestSettingsOfTheGuard(t *testing.T) {
-	for _, c := range []struct {
-		least     float64
-		threshold string
-		high      float64
-		variable  string // empty: all is well
-	}{
-		{-0.01, "", 0.8, "COND_MIN_PRECISION"},
-		{0, "", 0.8, ""},
-		{0.99, "", 0.8, ""},
-		{1, "", 0.8, "COND_MIN_PRECISION"},
-		{0.4, "auto", 0.8, ""},
-		{0.4, "0.93", 0.8, ""},
-		{0.4, "0", 0.8, "COND_THRESHOLD"},
-		{0.4, "1", 0.8, "COND_THRESHOLD"},
-		{0.4, "automatic", 0.8, "COND_THRESHOLD"},
-		{0.4, "", 1.1, "ECM_HIGH"},
+	for _, c := range []struct{ least, high, problem string }{
+		{"-0.01", "0.8", "COND_MIN_PRECISION is -0.01, want at least 0"},
+		{"0", "0.8", ""},
+		{"0.99", "0.8", ""},
+		{"1", "0.8", "COND_MIN_PRECISION is 1, want"},
+		{"NaN", "0.8", "COND_MIN_PRECISION is NaN, want"},
+		{"auto:0.4", "0.8", ""},
+		{"auto:0", "0.8", ""},
+		{"auto:1", "0.8", "COND_MIN_PRECISION is auto:1, want"},
+		{"auto", "0.8", `COND_MIN_PRECISION="auto": want a number, or auto:NUMBER`},
+		{"auto:", "0.8", `COND_MIN_PRECISION="auto:": want a number`},
+		{"0.4", "0.93", ""},
+		{"0.4", "1.1", "ECM_HIGH is 1.1"},
 	} {
-		err := Settings{Checkpoint: "x", Part: 1, Images: augmented, Keep: 2, KeepBytes: 1 << 20, MinPrecision: c.least, Threshold: c.threshold, High: c.high}.Validate()
-		if (err == nil) != (c.variable == "") || err != nil && !strings.Contains(err.Error(), c.variable) {
-			t.Errorf("COND_MIN_PRECISION=%g COND_THRESHOLD=%s ECM_HIGH=%g: %v", c.least, c.threshold, c.high, err)
+		s, err := config.Parse[Settings](map[string]string{
+			"COND_CHECKPOINT": "x", "BUCKET_ROOTS": "file:///data", "COND_MIN_PRECISION": c.least, "ECM_HIGH": c.high,
+		})
+		if (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+			t.Errorf("COND_MIN_PRECISION=%s ECM_HIGH=%s: %v, want %q", c.least, c.high, err, c.problem)
+		}
+		if err == nil && s.MinPrecision.String() != c.least {
+			t.Errorf("COND_MIN_PRECISION=%s says %s", c.least, s.MinPrecision)
 		}
 	}
 }

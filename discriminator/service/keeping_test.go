@@ -134,19 +134,16 @@ func TestBoundLearnsAnew(t *testing.T) {
 // The level is the lowest probability at which the trainer may take a candidate for more than a negative.
 func TestLevelOfTheBound(t *testing.T) {
 	for _, c := range []struct {
-		threshold string
-		low, high float64
-		want      float64
+		chooses         bool
+		low, high, want float64
 	}{
-		{"", 0.5, 0.8, 0.5},
-		{"", 0.3, 0.8, 0.3},
-		{"", 0.5, 0.4, 0.4},
-		{"0.9", 0.5, 0.4, 0.5},
-		{"0.35", 0.5, 0.8, 0.35},
-		{"auto", 0.6, 0.8, 0.5},
-		{"auto", 0.4, 0.8, 0.4},
+		{false, 0.5, 0.8, 0.5},
+		{false, 0.3, 0.8, 0.3},
+		{false, 0.5, 0.4, 0.4},
+		{true, 0.6, 0.8, 0.5},
+		{true, 0.4, 0.8, 0.4},
 	} {
-		if got := (Settings{Threshold: c.threshold, Low: c.low, High: c.high}).level(); got != c.want {
+		if got := (Settings{MinPrecision: Precision{Chooses: c.chooses}, Low: c.low, High: c.high}).level(); got != c.want {
 			t.Errorf("%s: level %v, want %v", fmt.Sprint(c), got, c.want)
 		}
 	}

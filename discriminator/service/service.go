@@ -2,8 +2,10 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/base/invalid"
@@ -64,10 +66,7 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	if err != nil {
 		return err
 	}
-	guarded, err := s.guard(core.Fingerprint(), loader)
-	if err != nil {
-		return err
-	}
+	guarded := s.guard(core.Fingerprint(), loader)
 	guarded.people = countFrom(tools.Log)
 	gauges, err := newGauges(tools.Instruments)
 	if err != nil {
@@ -96,27 +95,25 @@ func countFrom(log *stream.Log) func(context.Context, feedback.Place) (discrimin
 }
 
 // guard returns the settings of the guard.
-func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, error) {
-	high, err := s.threshold()
+func (s Settings) guard(model string, loader *dataset.Loader) guardSettings {
 	return guardSettings{
-		least: s.MinPrecision, high: high, auto: s.Threshold == autoThreshold, keeps: s.KeepCandidates, seed: s.Run.Seed, model: model,
+		least: s.MinPrecision.Least, high: s.High, auto: s.MinPrecision.Chooses, keeps: s.KeepCandidates, seed: s.Run.Seed, model: model,
 		tagger: func() (hardcaption.Tagger, error) { return nouns.Load() }, words: loader.Words,
-	}, err
+	}
 }
 
 // Settings are those of the discriminator.
 type Settings struct {
 	Bucket       device.Bucket
-	Candidates   int     `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
-	Checkpoint   string  `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
-	Part         int     `envDefault:"0"` // candidates that go through Con-D's fusion encoder at once; 0: 8 on the processor, 128 on a GPU
-	Images       string  `env:"COND_IMAGES" envDefault:"plain" desc:"images that Con-D looks at: plain, so that a pair has the same score in every epoch and is not asked about twice; or augmented, the trainer's own, as in the papers"`
-	Keep         int     `envDefault:"4000000"` // scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each
-	KeepBytes    int64   `env:"COND_KEEP_BYTES" envDefault:"268435456" desc:"memory for encoded images and texts that a lane keeps with COND_IMAGES=plain"`
-	MinPrecision float64 `env:"COND_MIN_PRECISION" envDefault:"0.4" desc:"connections are off in a lane unless more than this share of them is true for certain, by what the lane's first batches tell; 0: no such guard, as in the papers"`
-	Threshold    string  `env:"COND_THRESHOLD" desc:"probability above which a candidate is a connection, which every scored batch says; auto: the lowest one with which COND_MIN_PRECISION is met; empty: ECM_HIGH"`
-	High         float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
-	Low          float64 `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
+	Candidates   int       `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
+	Checkpoint   string    `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
+	Part         int       `envDefault:"0"` // candidates that go through Con-D's fusion encoder at once; 0: 8 on the processor, 128 on a GPU
+	Images       string    `env:"COND_IMAGES" envDefault:"plain" desc:"images that Con-D looks at: plain, so that a pair has the same score in every epoch and is not asked about twice; or augmented, the trainer's own, as in the papers"`
+	Keep         int       `envDefault:"4000000"` // scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each
+	KeepBytes    int64     `env:"COND_KEEP_BYTES" envDefault:"268435456" desc:"memory for encoded images and texts that a lane keeps with COND_IMAGES=plain"`
+	MinPrecision Precision `env:"COND_MIN_PRECISION" envDefault:"0.4" desc:"connections are off in a lane unless more than this share of them is true for certain, by what the lane's first batches tell; auto:0.4 also chooses the threshold, the lowest one with which this share is met, in the place of ECM_HIGH; 0: no such guard, as in the papers"`
+	High         float64   `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
+	Low          float64   `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
 	Run          service.Run
 
 	// KeepCandidates leaves batches their candidates where connections are off, with a threshold that none is above. A
@@ -146,38 +143,42 @@ func (s Settings) Validate() error {
 	l.Refuse(s.Candidates > 0 && s.Checkpoint == "", "COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
 	l.Refuse(s.Images != augmented && s.Images != plain, "COND_IMAGES is %q, want %s or %s", s.Images, augmented, plain)
 	l.Refuse(s.KeepBytes < 1<<20, "COND_KEEP_BYTES is %d, want at least %d", s.KeepBytes, 1<<20)
-	l.Refuse(!(s.MinPrecision >= 0 && s.MinPrecision < 1), "COND_MIN_PRECISION is %g, want at least 0 and less than 1", s.MinPrecision)
+	l.Refuse(!(s.MinPrecision.Least >= 0 && s.MinPrecision.Least < 1), "COND_MIN_PRECISION is %s, want at least 0 and less than 1", s.MinPrecision)
 	l.Refuse(!(s.High >= 0 && s.High <= 1), "ECM_HIGH is %g, want 0..1", s.High)
 	l.Refuse(!(s.Low >= 0 && s.Low <= 1), "ECM_LOW is %g, want 0..1", s.Low)
-	if _, err := s.threshold(); err != nil {
-		l.Add(err)
-	}
 	return l.Err()
 }
 
-// autoThreshold lets the guard choose the threshold.
-const autoThreshold = "auto"
+// Precision says how many of its connections must be true for certain in a lane that has any.
+type Precision struct {
+	Least   float64 // a share; 0: all connections are taken
+	Chooses bool    // the measurement also chooses the threshold, the lowest one with which Least is met
+}
 
-// threshold returns the threshold of connections; with auto it is that of readers, until another one is chosen.
-func (s Settings) threshold() (float64, error) {
-	if s.Threshold == "" || s.Threshold == autoThreshold {
-		return s.High, nil
+// UnmarshalText reads a share, or auto:SHARE.
+func (p *Precision) UnmarshalText(text []byte) error {
+	share, chooses := strings.CutPrefix(string(text), "auto:")
+	least, err := strconv.ParseFloat(share, 64)
+	if err != nil {
+		return errors.New("want a number, or auto:NUMBER")
 	}
-	high, err := strconv.ParseFloat(s.Threshold, 64)
-	if err != nil || !(high > 0 && high < 1) {
-		return 0, fmt.Errorf("COND_THRESHOLD is %q, want a number above 0 and below 1, auto, or nothing", s.Threshold)
+	*p = Precision{least, chooses}
+	return nil
+}
+
+// String returns what UnmarshalText reads.
+func (p Precision) String() string {
+	if p.Chooses {
+		return fmt.Sprintf("auto:%g", p.Least)
 	}
-	return high, nil
+	return fmt.Sprint(p.Least)
 }
 
 // level returns the probability from which a candidate is no negative for the trainer. An automatic threshold is never
 // lower than the lowest of [discriminator.Thresholds].
 func (s Settings) level() float64 {
-	high, err := s.threshold()
-	if err != nil {
-		return s.Low // it has been refused
-	}
-	if s.Threshold == autoThreshold {
+	high := s.High
+	if s.MinPrecision.Chooses {
 		high = discriminator.Thresholds()[0]
 	}
 	return min(s.Low, high)

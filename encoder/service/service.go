@@ -52,7 +52,7 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	}
 	load := func(ctx context.Context, path string) (*model.Encoder, *encoder.Encoder, error) {
 		m, err := model.OpenEncoder(ctx, worker, path, model.EncoderOptions{
-			BatchSize: s.Core.BatchSize, MergesPath: s.Merges, VocabPath: s.Vocab, ImageSize: s.ImageSize,
+			BatchSize: s.Core.BatchSize, VocabPath: s.Vocab, ImageSize: s.ImageSize,
 		})
 		if err != nil {
 			return nil, nil, err
@@ -122,8 +122,7 @@ type Settings struct {
 	Checkpoints string `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
 	GroupSize   int    `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
 
-	Merges     string `env:"ENCODER_MERGES" desc:"CLIP's gzipped byte-pair merges, for CLIP and TorchScript"`
-	Vocab      string `env:"ENCODER_VOCAB" desc:"WordPiece vocabulary, for weights without one inside, and for TorchScript whose words are not CLIP's; for that also SigLIP's spiece.model"`
+	Vocab      string `env:"ENCODER_VOCAB" desc:"file of the words, for weights without them inside: CLIP's gzipped byte-pair merges for CLIP, a WordPiece vocabulary, a token a line, for ALBEF; any of them, or SigLIP's spiece.model, for TorchScript"`
 	ImageSize  int    `env:"ENCODER_IMAGE_SIZE" envDefault:"0" desc:"pixels on a side, for TorchScript without its sizes inside"`
 	SpoolDir   string `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
 	SpoolBytes int64  `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`

@@ -64,7 +64,7 @@ var changes = []struct {
 	{"ENCODER_CHECKPOINT", []string{weights.Setting, "", "other"}, []string{"encoder", "trainer"}},
 	{"COND_CHECKPOINT", []string{"", "other"}, []string{"discriminator"}},
 	{"COND_IMAGES", []string{"plain", "augmented"}, []string{"discriminator"}},
-	{"COND_THRESHOLD", []string{"", "0.6", "auto"}, []string{"discriminator"}},
+	{"COND_MIN_PRECISION", []string{"0", "0.4", "auto:0"}, []string{"discriminator"}},
 	{"REPACK_ROOT", []string{"copies", ""}, []string{"indexer"}},
 	{"STREAM_COMPRESSION", []string{"none", "zstd", "gzip"}, []string{"encoder", "indexer", "grouper", "discriminator"}},
 }

@@ -140,7 +140,7 @@ func TestEncoderNormalisesBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := must.Get(torch.NewWorker(o))(t)
 			t.Cleanup(w.Close)
-			e := must.Get(model.OpenEncoder(t.Context(), w, path, model.EncoderOptions{BatchSize: 3, MergesPath: mergesPath(t)}))(t)
+			e := must.Get(model.OpenEncoder(t.Context(), w, path, model.EncoderOptions{BatchSize: 3, VocabPath: mergesPath(t)}))(t)
 			defer e.Free()
 			m := must.Get(model.LoadCLIP(t.Context(), w, path, model.CLIPOptions{}))(t)
 			defer m.Free()
@@ -188,8 +188,8 @@ func TestOpenEncoder(t *testing.T) {
 		dim     int
 	}{
 		"ALBEF":       {albef, model.EncoderOptions{BatchSize: 3}, 13},
-		"CLIP":        {writeCLIP(t, folder), model.EncoderOptions{BatchSize: 3, MergesPath: merges}, 11},
-		"TorchScript": {writeScript(t, fmt.Sprintf(towersCode, 6)), model.EncoderOptions{MergesPath: merges, ImageSize: 6, TextTokens: 9}, 6},
+		"CLIP":        {writeCLIP(t, folder), model.EncoderOptions{BatchSize: 3, VocabPath: merges}, 11},
+		"TorchScript": {writeScript(t, fmt.Sprintf(towersCode, 6)), model.EncoderOptions{VocabPath: merges, ImageSize: 6, TextTokens: 9}, 6},
 	} {
 		e, err := model.OpenEncoder(ctx, w, file.path, file.options)
 		if err != nil {
@@ -227,12 +227,13 @@ func TestOpenEncoderRefuses(t *testing.T) {
 		"no vocabulary":                 {wordless, model.EncoderOptions{}, "no vocabulary"},
 		"another vocabulary":            {wordless, model.EncoderOptions{VocabPath: merges}, "the vocabulary has"},
 		"CLIP without merges":           {clip, model.EncoderOptions{}, "merges"},
-		"CLIP with merges of something": {clip, model.EncoderOptions{MergesPath: clip}, "merges"},
-		"a script without image size":   {writeScript(t, towersCode), model.EncoderOptions{MergesPath: merges}, "image size 0"},
-		"a script with uneven towers":   {writeScript(t, uneven), model.EncoderOptions{MergesPath: merges, ImageSize: 6}, "image vectors of 6 values and text vectors of 4"},
-		"a script with one tower":       {writeScript(t, fmt.Sprintf(oneTower, 6)), model.EncoderOptions{MergesPath: merges, ImageSize: 6}, "encode_text"},
-		"a script that is none":         {brokenScript(t), model.EncoderOptions{MergesPath: merges, ImageSize: 6}, "broken.pt"},
-		"a batch of less than one":      {clip, model.EncoderOptions{MergesPath: merges, BatchSize: -1}, "a batch of -1"},
+		"CLIP with merges of something": {clip, model.EncoderOptions{VocabPath: clip}, "merges"},
+		"a script without image size":   {writeScript(t, towersCode), model.EncoderOptions{VocabPath: merges}, "image size 0"},
+		"a script without words":        {writeScript(t, fmt.Sprintf(towersCode, 6)), model.EncoderOptions{ImageSize: 6}, "needs the file of its words"},
+		"a script with uneven towers":   {writeScript(t, uneven), model.EncoderOptions{VocabPath: merges, ImageSize: 6}, "image vectors of 6 values and text vectors of 4"},
+		"a script with one tower":       {writeScript(t, fmt.Sprintf(oneTower, 6)), model.EncoderOptions{VocabPath: merges, ImageSize: 6}, "encode_text"},
+		"a script that is none":         {brokenScript(t), model.EncoderOptions{VocabPath: merges, ImageSize: 6}, "broken.pt"},
+		"a batch of less than one":      {clip, model.EncoderOptions{VocabPath: merges, BatchSize: -1}, "a batch of -1"},
 	} {
 		e, err := model.OpenEncoder(ctx, w, test.path, test.options)
 		if err == nil {

@@ -63,8 +63,8 @@ func (s *insideScript) open(ctx context.Context, w *torch.Worker, path string, o
 	if o.ImageSize > 0 && o.ImageSize != s.ImageSize {
 		return refused(fmt.Errorf("its images are of %d pixels, but the image size that is set is %d: leave it out", s.ImageSize, o.ImageSize))
 	}
-	if o.MergesPath != "" || o.VocabPath != "" {
-		return refused(errors.New("it has its words inside: name no file of merges and no vocabulary"))
+	if o.VocabPath != "" {
+		return refused(errors.New("it has its words inside: name no vocabulary"))
 	}
 	words, err := s.tokenizer()
 	if err != nil {

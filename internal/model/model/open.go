@@ -17,10 +17,9 @@ import (
 // EncoderOptions say how to use a file that holds an off-the-shelf encoder. The kind of file decides which ones are
 // needed.
 type EncoderOptions struct {
-	BatchSize  int    // 0: DefaultBatchSize
-	MergesPath string // CLIP's gzipped merges, for CLIP and TorchScript
-	// VocabPath names a WordPiece vocabulary, a token a line, for an ALBEF file without one inside and for TorchScript
-	// without merges; for TorchScript also SigLIP's model of SentencePiece.
+	BatchSize int // 0: DefaultBatchSize
+	// VocabPath names the file of the words: for CLIP its gzipped merges, for an ALBEF file without a vocabulary inside a
+	// WordPiece vocabulary, a token a line, and for TorchScript either of these or SigLIP's model of SentencePiece.
 	VocabPath  string
 	ImageSize  int // for TorchScript without its sizes inside
 	TextTokens int // for such TorchScript; 0: CLIP's 77, SigLIP's 64
@@ -78,7 +77,7 @@ func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOpti
 	if o.ImageSize < 1 {
 		return nil, fmt.Errorf("loading %s: image size %d, want at least 1 for TorchScript", path, o.ImageSize)
 	}
-	words, err := scriptWords(o)
+	words, err := scriptWords(o.VocabPath)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
@@ -93,15 +92,19 @@ func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOpti
 	})
 }
 
-// scriptWords reads CLIP's merges, or else a WordPiece vocabulary or a model of SentencePiece.
-func scriptWords(o EncoderOptions) (ScriptWords, error) {
-	if o.MergesPath != "" || o.VocabPath == "" {
-		return readMerges(o.MergesPath)
+// scriptWords reads CLIP's merges, a WordPiece vocabulary or a model of SentencePiece. Their first bytes tell them apart.
+func scriptWords(path string) (ScriptWords, error) {
+	if path == "" {
+		return nil, errors.New("TorchScript without words inside needs the file of its words: CLIP's merges, a WordPiece vocabulary or spiece.model")
 	}
-	return token.FromFile("vocabulary", o.VocabPath, func(in io.Reader) (ScriptWords, error) {
-		// A protocol buffer of pieces begins with the tag of the first one. As text that is an empty line.
+	return token.FromFile("vocabulary", path, func(in io.Reader) (ScriptWords, error) {
 		text := bufio.NewReader(in)
-		if first, err := text.Peek(1); err == nil && first[0] == '\n' {
+		first, err := text.Peek(2)
+		switch {
+		case err != nil: // too short for any of them
+		case string(first) == "\x1f\x8b": // gzip
+			return token.NewCLIP(text)
+		case first[0] == '\n': // the tag of the first piece in a protocol buffer; as text it would be an empty line
 			return token.NewSigLIP(text)
 		}
 		vocab, err := token.ReadVocab(text)
@@ -113,7 +116,7 @@ func scriptWords(o EncoderOptions) (ScriptWords, error) {
 }
 
 func openCLIP(ctx context.Context, path string, o EncoderOptions, load func() (*CLIP, error)) (*Encoder, error) {
-	words, err := readMerges(o.MergesPath)
+	words, err := readMerges(o.VocabPath)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}

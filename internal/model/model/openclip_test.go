@@ -77,7 +77,7 @@ func writeOpenCLIP(t *testing.T, theirs, text, config string) string {
 // same weights under Hugging Face's names, and other statistics of pictures change the fingerprint.
 func TestOpenCLIP(t *testing.T) {
 	w, theirs := worker(t), writeCLIP(t, t.TempDir())
-	o := model.EncoderOptions{MergesPath: mergesPath(t), BatchSize: 2}
+	o := model.EncoderOptions{VocabPath: mergesPath(t), BatchSize: 2}
 	vectors := func(path string) (image, text []float32, e *model.Encoder) {
 		e = must.Get(model.OpenEncoder(t.Context(), w, path, o))(t)
 		t.Cleanup(e.Free)
@@ -117,7 +117,7 @@ func TestOpenCLIPRefuses(t *testing.T) {
 		"std above 0":                                           `{"model_cfg": {` + openCLIPModel + `}, "preprocess_cfg": {"std": [0, 1, 1]}}`,
 		"tensor text_model.encoder.layers.2.layer_norm1.weight": change(`"layers": 2`, `"layers": 3`),
 	} {
-		_, err := model.OpenEncoder(t.Context(), w, writeOpenCLIP(t, theirs, "", config), model.EncoderOptions{MergesPath: mergesPath(t)})
+		_, err := model.OpenEncoder(t.Context(), w, writeOpenCLIP(t, theirs, "", config), model.EncoderOptions{VocabPath: mergesPath(t)})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}
@@ -164,7 +164,7 @@ func TestScriptWithItsInputsInside(t *testing.T) {
 		"the image size that is set is 7": func() (*model.Encoder, error) {
 			return model.OpenEncoder(t.Context(), w, good, model.EncoderOptions{ImageSize: 7})
 		},
-		"it has its words inside: name no file": func() (*model.Encoder, error) {
+		"it has its words inside: name no vocabulary": func() (*model.Encoder, error) {
 			return model.OpenEncoder(t.Context(), w, good, model.EncoderOptions{VocabPath: "x"})
 		},
 	} {

@@ -48,7 +48,7 @@ type sampleTab struct {
 var tabs = []sampleTab{
 	{schemas.SampleRandom, "A random sample", "Drawn at random from all connections of the group, so your judgements hold for all of them, within the interval.", false},
 	{schemas.SampleMost, "The most certain", "Con-D is surest of these. How many of them are right says nothing about the others.", false},
-	{schemas.SampleLeast, "The least certain", "They are just above the threshold. Where many of these are wrong, a higher COND_THRESHOLD would help.", false},
+	{schemas.SampleLeast, "The least certain", "They are just above the threshold. Where many of these are wrong, a higher ECM_HIGH would help.", false},
 	{disagreeing, "You and Con-D disagree", "Con-D calls these a match and people do not, first those of which Con-D is most certain. What do they have in common?", false},
 }
 

@@ -81,7 +81,7 @@ func propose(points []precisionPoint) string {
 		case p.Low > proposedPrecision && i == 0:
 			return capitalised(p.String()) + ": the threshold can stay."
 		case p.Low > proposedPrecision:
-			return fmt.Sprintf("%s: set COND_THRESHOLD=%g.", capitalised(p.String()), p.Above)
+			return fmt.Sprintf("%s: set ECM_HIGH=%g.", capitalised(p.String()), p.Above)
 		case p.Low > best.Low:
 			best = p
 		}

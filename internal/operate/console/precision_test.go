@@ -30,7 +30,7 @@ func TestProposals(t *testing.T) {
 		"on the threshold":  {judged(0.8, 30, 30), "Judge 20 of the random sample"},
 		"too few":           {judged(0.9, 15, 15), "Judge 5 more of the random sample"},
 		"good as it is":     {judged(0.95, 40, 40), "Above 0.8, 100 % are true (91 to 100 %): the threshold can stay."},
-		"a higher one":      {join(judged(0.85, 5, 40), judged(0.97, 57, 60)), "Above 0.85, 95 % are true (86 to 98 %): set COND_THRESHOLD=0.85."},
+		"a higher one":      {join(judged(0.85, 5, 40), judged(0.97, 57, 60)), "Above 0.85, 95 % are true (86 to 98 %): set ECM_HIGH=0.85."},
 		"none is certain":   {join(judged(0.85, 5, 40), judged(0.97, 20, 30)), "no threshold is certain to give more than 80 %. The best is this: above 0.85, 67 % are true (49 to 81 %)."},
 		"too few are above": {join(judged(0.85, 5, 40), judged(0.97, 19, 19)), "no threshold is certain"},
 	} {

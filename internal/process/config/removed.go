@@ -60,15 +60,24 @@ func moments(old map[string]string) string {
 
 // removals has every setting that users may still set from an earlier build.
 var removals = map[string]removed{
-	"ADAMW_BETA1":         part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
-	"ADAMW_BETA2":         part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
-	"ADAMW_EPS":           part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
-	"CLUSTER_ITERATIONS":  replaced("20", "k-means takes at most 20 iterations"),
-	"CLUSTER_MODALITY":    replaced("image", "images are clustered, as in GPN-S"),
-	"COND_KEEP":           fixed("4000000", "a lane keeps 4,000,000 scores"),
-	"COND_PART":           fixed("0", "8 candidates at once on the processor, 128 on a GPU"),
+	"ADAMW_BETA1":        part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"ADAMW_BETA2":        part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"ADAMW_EPS":          part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"CLUSTER_ITERATIONS": replaced("20", "k-means takes at most 20 iterations"),
+	"CLUSTER_MODALITY":   replaced("image", "images are clustered, as in GPN-S"),
+	"COND_KEEP":          fixed("4000000", "a lane keeps 4,000,000 scores"),
+	"COND_PART":          fixed("0", "8 candidates at once on the processor, 128 on a GPU"),
+	"COND_THRESHOLD": merged("", "ECM_HIGH is the threshold, and COND_MIN_PRECISION=auto:SHARE chooses it", func(old map[string]string) map[string]string {
+		if old["COND_THRESHOLD"] == "auto" {
+			return map[string]string{"COND_MIN_PRECISION": "auto:" + cmp.Or(old["COND_MIN_PRECISION"], "0.4")}
+		}
+		return map[string]string{"ECM_HIGH": old["COND_THRESHOLD"]}
+	}),
 	"CONSOLE_INDEX_PAIRS": fixed("10000000", "the console's index holds 10,000,000 pairs"),
-	"ENCODER_WORKERS":     fixed("", "four images are read at once for each processor; GOMAXPROCS takes fewer"),
+	"ENCODER_MERGES": merged("", "ENCODER_VOCAB takes CLIP's merges too", func(old map[string]string) map[string]string {
+		return map[string]string{"ENCODER_VOCAB": old["ENCODER_MERGES"]}
+	}),
+	"ENCODER_WORKERS": fixed("", "four images are read at once for each processor; GOMAXPROCS takes fewer"),
 	"CURRICULUM_EPOCHS": merged("none", "TEXTS=curriculum:EPOCHS says it", func(old map[string]string) map[string]string {
 		curriculum := old["TEXTS"] == "curriculum" || old["TEXTS"] == "" && strings.HasPrefix(old["RECIPE"], "gpn-s")
 		if !curriculum || recipe.SameValue(old["CURRICULUM_EPOCHS"], "0") {

@@ -578,7 +578,7 @@ class ScoredBatch(Batch):
     ruled_out: Int32 = _optional(0)  # candidates whose probability is 0 because Con-D's own vectors were too far apart
     drawn: str = _optional("")
     check: Check | None = _optional(None)
-    high: Float64 = _optional(0.0)  # threshold of connections, by COND_THRESHOLD or ECM_HIGH; 0: the reader's own
+    high: Float64 = _optional(0.0)  # threshold of connections, by ECM_HIGH or the guard; 0: the reader's own
 
     def validate(self) -> None:
         Batch.validate(self)
