@@ -1,10 +1,8 @@
 package inspect
 
 import (
-	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -14,7 +12,6 @@ import (
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/msgvalue"
 	"github.com/pairstream/pairstream/internal/log/stream"
-	"github.com/pairstream/pairstream/schemas"
 )
 
 // Filter chooses dead letters. An empty field chooses all.
@@ -132,53 +129,4 @@ func JSONLetter(d stream.DeadLetter) ([]byte, error) {
 		whole.Hex = hex.EncodeToString(d.Value)
 	}
 	return json.MarshalIndent(whole, "", "  ")
-}
-
-// ErrStays marks every refusal to put a dead letter back.
-var ErrStays = errors.New("cannot be put back")
-
-// PutBack decides which dead letters may go back to the lane that they came from. Only a producer's records can: a
-// stage's record has a place in a sequence, which is taken. The lane must go on, because nobody reads behind a final
-// seal. And a letter goes back once.
-type PutBack struct {
-	ended []bool         // by lane
-	done  map[int64]bool // numbers of the letters that were put back before
-}
-
-// NewPutBack asks which lanes have ended, and which letters were put back before. With again, earlier returns do not
-// count.
-func NewPutBack(ctx context.Context, log *stream.Log, again bool) (*PutBack, error) {
-	done, err := log.PutBack(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if again {
-		done = nil
-	}
-	b := &PutBack{done: done, ended: make([]bool, log.Config().Lanes)}
-	for lane := range b.ended {
-		last, found, err := log.LastRecord(ctx, schemas.Pairs, lane)
-		if err != nil {
-			return nil, err
-		}
-		b.ended[lane] = laneTopic{last: last, found: found}.sealed()
-	}
-	return b, nil
-}
-
-// Check returns nil if d may go back, or else the reason why not.
-func (b *PutBack) Check(d stream.DeadLetter) error {
-	switch {
-	case b.done[d.Number]:
-		return fmt.Errorf("dead letter %d %w: it was put back before; its number alone puts it back again", d.Number, ErrStays)
-	case d.Cut > 0:
-		return fmt.Errorf("dead letter %d %w: only %d of its %d bytes were kept", d.Number, ErrStays, len(d.Value), d.Cut)
-	case d.Topic != schemas.Pairs:
-		return fmt.Errorf("dead letter %d %w: it comes from %q, and only %s take records from outside", d.Number, ErrStays, d.Topic, schemas.Pairs)
-	case d.Lane < 0 || d.Lane >= len(b.ended):
-		return fmt.Errorf("dead letter %d %w: it comes from lane %d, and LANES=%d", d.Number, ErrStays, d.Lane, len(b.ended))
-	case b.ended[d.Lane]:
-		return fmt.Errorf("dead letter %d %w: lane %d has ended with a final seal", d.Number, ErrStays, d.Lane)
-	}
-	return nil
 }
