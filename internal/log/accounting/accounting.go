@@ -1,6 +1,6 @@
-// Package accounting adds up what became of the pairs of a lane. The indexer keeps a tally in its marks: what each
-// record before a place in `embeddings` came to. So it is exact whatever was killed, and whoever reads the last mark
-// has it.
+// Package accounting counts the outcomes of the pairs of a lane. The indexer keeps a tally in its marks: the outcome of
+// every record before a position in `embeddings`. So it is exact after any crash, and every reader of the last mark has
+// it.
 package accounting
 
 import (
@@ -12,19 +12,19 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Tally says what the records of `embeddings` from Since up to a place came to.
+// Tally counts the outcomes of the records of `embeddings` from Since up to a position.
 type Tally struct {
 	Since      int64            `json:"since,omitempty"`      // seq; before it an older indexer did not count
 	Members    int64            `json:"members"`              // of closed groups
 	Duplicates int64            `json:"duplicates"`           // pairs that their group had
 	Repeats    int64            `json:"repeats"`              // pairs that an earlier group had
-	SameImage  int64            `json:"same_image,omitempty"` // of members or repeats: whose image came before with another caption
-	Near       int64            `json:"near,omitempty"`       // of members or left out: whose image resembles that of a member
-	LeftOut    int64            `json:"left_out,omitempty"`   // pairs that are in no group for that
+	SameImage  int64            `json:"same_image,omitempty"` // of members or repeats: pairs whose image came before with another caption
+	Near       int64            `json:"near,omitempty"`       // of members or left out: pairs whose image resembles a member's
+	LeftOut    int64            `json:"left_out,omitempty"`   // near-duplicates and repeated images that are in no group
 	Filtered   map[string]int64 `json:"filtered,omitempty"`   // by rule
 	Refused    map[string]int64 `json:"refused,omitempty"`    // by reason
 	Seals      int64            `json:"seals"`
-	Others     int64            `json:"others"` // what is no record of the topic, or came behind a final seal
+	Others     int64            `json:"others"` // foreign records, or records after a final seal
 }
 
 // Clone returns a copy that shares nothing.
@@ -72,7 +72,7 @@ func (t *Tally) Add(o Tally) {
 }
 
 // OfMark reads the tally from the state of a mark of the indexer, and the seq of the first record that it does not
-// count. It is nil in the mark of an older indexer, and where nothing was counted.
+// count. It is nil for the mark of an older indexer, and where nothing was counted.
 func OfMark(state []byte) (*Tally, int64, error) {
 	if len(state) == 0 {
 		return nil, 0, nil

@@ -9,13 +9,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// An answer to a request begins with its size, which leaves itself out, and with the number of the request.
+// An answer begins with its size, not counting itself, and the number of the request.
 const (
 	answerSize = 4
 	answerHead = 8
 )
 
-// readAnswer decodes an answer. It returns nil when the answer is none to such a request.
+// readAnswer decodes an answer, or returns nil if it does not fit such a request.
 func readAnswer(request pendingRequest, answer []byte) kmsg.Response {
 	resp := request.key.Response()
 	if resp == nil {
@@ -43,8 +43,8 @@ func encode(resp kmsg.Response, number uint32) []byte {
 	return b
 }
 
-// amend returns an answer that tells the truth about the disk. kfake says "unknown" of a batch that it could not write,
-// and nothing of topics that it could not. An error ends the connection, so that its client asks again.
+// amend corrects an answer after a failed write. kfake says "unknown" for a batch that it could not write, and reports
+// no error for topics that it could not. An error ends the connection, so that its client asks again.
 func (b *Broker) amend(request pendingRequest, answer []byte) ([]byte, error) {
 	short, topics, failed := b.storage.troubles()
 	switch {
@@ -82,7 +82,7 @@ func changesTopics(key kmsg.Key) bool {
 	return slices.Contains([]kmsg.Key{kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs, kmsg.CreatePartitions, kmsg.DeleteTopics}, key)
 }
 
-// takeBack removes topics that kfake has made and that are not on the disk.
+// takeBack removes topics that kfake has created but that are not on the disk.
 func (b *Broker) takeBack(request pendingRequest, answer []byte, cause error) []byte {
 	resp, ok := readAnswer(request, answer).(*kmsg.CreateTopicsResponse)
 	if !ok {
@@ -90,7 +90,7 @@ func (b *Broker) takeBack(request pendingRequest, answer []byte, cause error) []
 	}
 	for i := range resp.Topics {
 		if t := &resp.Topics[i]; t.ErrorCode == 0 {
-			_ = b.cluster.DeleteTopic(t.Topic) // one that was only to be validated is not there
+			_ = b.cluster.DeleteTopic(t.Topic) // a topic that was only validated does not exist
 			t.ErrorCode, t.ErrorMessage = kerr.KafkaStorageError.Code, onDisk(cause)
 		}
 	}
@@ -98,15 +98,15 @@ func (b *Broker) takeBack(request pendingRequest, answer []byte, cause error) []
 	return encode(resp, request.number)
 }
 
-// troubles returns why batches cannot be written, why topics.json is not what kfake knows, and why the broker has
-// stopped.
+// troubles returns three errors: why batches cannot be written, why topics.json differs from kfake's topics, and why
+// the broker has stopped.
 func (s *storage) troubles() (short, topics, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.short, s.topics, s.failed
 }
 
-// sameTopics notes that kfake has the topics of the disk again.
+// sameTopics records that kfake has the topics of the disk again.
 func (s *storage) sameTopics() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

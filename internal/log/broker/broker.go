@@ -20,25 +20,25 @@ import (
 // Options tune the embedded broker.
 type Options struct {
 	Addr    string // host:port on loopback to listen on; port 0, or empty: any free port
-	DataDir string // where the log is kept; empty: in memory only
+	DataDir string // folder of the log; empty: in memory only
 	Logger  *slog.Logger
 
-	// SetAsideDamage moves bytes of the log that were damaged to files beside, and goes on without their records. Without
-	// it, the broker does not start on a damaged log.
+	// SetAsideDamage moves damaged bytes of the log to separate files, and starts without their records. Otherwise the
+	// broker does not start on a damaged log.
 	SetAsideDamage bool
 
-	TLS  *tls.Config // serve TLS when set
-	SASL string      // demand this mechanism when set
+	TLS  *tls.Config // serve TLS if set
+	SASL string      // require this mechanism if set
 	User string
 	Pass string
 
-	disk       disk  // nil: that of the machine; tests have others
-	compactMin int64 // 0: compactMin; tests compact less
+	disk       disk  // nil: the machine's; tests have others
+	compactMin int64 // 0: the constant compactMin; tests compact less
 }
 
-// Broker is a Kafka-protocol broker in this process, for one machine. With a data directory, what it has acknowledged
-// is on disk and survives a kill and a loss of power. When it starts, it reads all of its log, 1 GB in 2 s. Meanwhile
-// it takes about as much memory as the log is large.
+// Broker is a Kafka-protocol broker in this process, for one machine. With a data directory, acknowledged records are
+// on disk and survive a kill and a loss of power. It reads all of its log when it starts, 1 GB in 2 s, and needs about
+// as much memory as the log is large meanwhile.
 type Broker struct {
 	cluster *kfake.Cluster
 	addr    string
@@ -47,13 +47,13 @@ type Broker struct {
 	closed  chan struct{}
 	others  sync.WaitGroup
 	closing sync.Once
-	ended   error // of closing
+	ended   error // error of closing
 }
 
-// maxRequestBytes bounds the length that one request may claim.
+// maxRequestBytes bounds the claimed length of a request.
 const maxRequestBytes = 128 << 20
 
-// Start starts the embedded broker. A log that is damaged is a [DamageError].
+// Start starts the embedded broker. For a damaged log it returns a [DamageError].
 func Start(o Options) (*Broker, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -131,7 +131,7 @@ func (b *Broker) options(o Options) []kfake.Opt {
 	return opts
 }
 
-// start starts kfake. A log in which kfake finds damage is left as it is.
+// start starts kfake. It leaves a log unchanged in which kfake finds damage.
 func (b *Broker) start(opts []kfake.Opt) (err error) {
 	s := b.storage
 	if s == nil {
@@ -168,10 +168,10 @@ func explainStart(o Options, err error) error {
 // Addr returns the host:port that clients connect to.
 func (b *Broker) Addr() string { return b.addr }
 
-// Cluster returns the broker that is behind the guards, for tests that inject faults.
+// Cluster returns the kfake cluster behind the guards, for tests that inject faults.
 func (b *Broker) Cluster() *kfake.Cluster { return b.cluster }
 
-// Wait returns when ctx has ended, or when the broker has stopped because of its disk. Then it says why.
+// Wait returns when ctx has ended, or when the disk has stopped the broker. In the latter case it returns the cause.
 func (b *Broker) Wait(ctx context.Context) error {
 	if b.storage == nil {
 		<-ctx.Done()
@@ -192,8 +192,8 @@ func (b *Broker) failure() error {
 	return b.storage.failure()
 }
 
-// Close stops the broker. Its data directory can be opened again afterwards. Further calls return what the first one
-// did.
+// Close stops the broker. Its data directory can be opened again afterwards. Further calls return the result of the
+// first.
 func (b *Broker) Close() error {
 	b.closing.Do(func() { b.ended = b.stop() })
 	return b.ended
@@ -212,7 +212,7 @@ func (b *Broker) stop() error {
 	err := s.settleAll()
 	s.set(func() {
 		if err == nil && s.unkept != nil {
-			err = fmt.Errorf("closing the embedded broker: what it has acknowledged is safe, and the next start takes longer: %w", s.unkept)
+			err = fmt.Errorf("closing the embedded broker: acknowledged data is safe, and the next start takes longer: %w", s.unkept)
 		}
 	})
 	return errors.Join(err, b.unlock())

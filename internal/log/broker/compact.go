@@ -15,10 +15,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// kfake compacts a topic in place: it removes the log, and then writes the records that it wants to keep. A kill or a
-// full disk between the two loses them. So the broker keeps kfake from compacting. It compacts when it starts, before
-// kfake reads the log: it writes a smaller segment beside the one that is there, syncs it, and lets it take its place.
-// The log is whole in between, since all that is left out of a segment has a later record with the same key.
+// kfake compacts a topic in place: it removes the log, and then writes the records to keep. A kill or a full disk
+// between the two loses them. So the broker keeps kfake from compacting, and compacts when it starts, before kfake
+// reads the log. It writes a smaller segment beside the old one, syncs it, and renames it over the old one. The log is
+// whole at every moment, because every record left out of a segment has a later one with the same key.
 
 // cleanerBackoff is the setting of the interval in which kfake compacts, in milliseconds.
 const cleanerBackoff = "log.cleaner.backoff.ms"
@@ -65,10 +65,10 @@ func compactsAtStart() *string {
 	return &text
 }
 
-// retentionInterval is the time between two looks at what retention removes.
+// retentionInterval is the time between two runs of retention.
 const retentionInterval = time.Hour
 
-// retain lets kfake remove old segments, which it would do where it compacts.
+// retain lets kfake remove old segments, which it would otherwise do while compacting.
 func (b *Broker) retain() {
 	tick := time.NewTicker(retentionInterval)
 	defer tick.Stop()
@@ -85,8 +85,8 @@ func (b *Broker) retain() {
 // compactMin is the size below which a log is not compacted.
 const compactMin = 1 << 20
 
-// compact leaves out of a partition what later records of the same key replace. It does so when that is half of it or
-// more. Records of transactions and without a key stay, and so does the last batch, which says where the log goes on.
+// compact removes records of a partition that later records of the same key replace, if those are half of it or more.
+// Records of transactions and without a key stay, and so does the last batch, which holds the next offset.
 func (s *storage) compact(p *partition, least int64) error {
 	var size, kept int64
 	for _, base := range p.segments {
@@ -124,7 +124,7 @@ func (s *storage) compact(p *partition, least int64) error {
 	return nil
 }
 
-// latest returns the last offset of every key. It is not ok if records are not to be touched.
+// latest returns the last offset of every key. ok is false for a partition that must not be compacted.
 func (s *storage) latest(p *partition) (offsets map[string]int64, ok bool, err error) {
 	offsets, ok = make(map[string]int64), true
 	for _, base := range p.segments {
@@ -145,7 +145,7 @@ func (s *storage) latest(p *partition) (offsets map[string]int64, ok bool, err e
 			}
 			ok = err == nil
 		})
-		ok = ok && flaw == nil // kfake says what it is
+		ok = ok && flaw == nil // kfake reports the flaw
 	}
 	return offsets, ok, nil
 }
@@ -158,7 +158,7 @@ func recordsOf(b head) ([]kmsg.Record, error) {
 	return kfake.BatchRecords(batch)
 }
 
-// compacted returns a segment without what was replaced.
+// compacted returns a segment without the replaced records.
 func (s *storage) compacted(p *partition, base int64, latest map[string]int64) ([]byte, error) {
 	raw, err := s.disk.ReadFile(p.segment(base))
 	if err != nil {
@@ -203,7 +203,7 @@ func appendBatch(out []byte, b head, records []kmsg.Record) []byte {
 	return out
 }
 
-// replace puts a file in the place of another, or removes it when nothing is left.
+// replace replaces the content of a file atomically, or removes the file if nothing is left.
 func (s *storage) replace(name string, content []byte) error {
 	if len(content) == 0 {
 		return s.Remove(name)

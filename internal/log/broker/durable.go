@@ -15,27 +15,27 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The broker keeps its answers back until what they tell of is on the disk. kfake writes its files on one goroutine,
-// and could sync them there. Every request would then wait for every sync. Here only answers wait, each for the
-// partitions that it names: a producer's ack, and the records, ends and offsets that others read. So nobody learns of a
-// record that a loss of power can take back. kfake writes a file before it makes the answer, so storage knows of the
-// write when the answer comes.
+// The broker holds its answers back until the data that they report is on the disk. kfake writes its files on one
+// goroutine, and could sync them there, but then every request would wait for every sync. Here only answers wait, each
+// for the partitions that it names: a producer's ack, and the records, ends and offsets that others read. So no client
+// learns of a record that a loss of power can remove. kfake writes a file before it makes the answer, so storage knows
+// of the write when the answer comes.
 
-// folder is a folder whose files are synced together: a partition, or the folder of the broker's state.
+// folder is a folder whose files are synced together: a partition, or the broker's state.
 type folder struct {
 	path string
 
 	// Guarded by the lock of storage.
-	files map[string]bool // that were written since they were synced
-	names bool            // names in it were made
+	files map[string]bool // written since their last sync
+	names bool            // files in it were created
 
-	mu sync.Mutex // a sync goes on: others wait, and then find nothing to do
+	mu sync.Mutex // held during a sync: others wait, and then find nothing to do
 }
 
 // stateFolder is the name of kfake's own folder, whose files hold groups and producers.
 const stateFolder = "."
 
-// await waits until what an answer tells of is on the disk.
+// await waits until the data that an answer reports is on the disk.
 func (s *storage) await(request pendingRequest, answer []byte) error {
 	key := request.key
 	if slices.Contains(silent, key) {
@@ -69,7 +69,7 @@ func (s *storage) settleAll() error {
 	return s.settleThese(folders)
 }
 
-// settle syncs what has changed in folders.
+// settle syncs the changes in folders.
 func (s *storage) settle(names []string) error {
 	folders := make([]*folder, 0, len(names))
 	s.mu.Lock()
@@ -97,19 +97,19 @@ func (s *storage) settleThese(folders []*folder) error {
 		}
 		err = g.Wait()
 	}
-	if err != nil { // a sync that comes after one that has failed proves nothing
+	if err != nil { // a sync after a failed one proves nothing
 		return s.fail(err)
 	}
 	return nil
 }
 
-// settle syncs the files that were written, together, so that the file system writes its journal once.
+// settle syncs the written files together, so that the file system writes its journal once.
 func (f *folder) settle(s *storage) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.mu.Lock()
 	names := f.names
-	var files map[string]bool // an empty one stays the folder's, for those who hold the lock
+	var files map[string]bool // an empty one stays the folder's, for holders of the lock
 	if len(f.files) > 0 {
 		files, f.files = f.files, make(map[string]bool)
 	}
@@ -138,7 +138,7 @@ func (s *storage) sync(path string) error {
 	for waited := false; ; waited = true {
 		err := syncPath(s.disk, path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // removed meanwhile: retention, or a topic that was deleted
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile, by retention or with its topic
 			return nil
 		case err == nil || !noDescriptor(err):
 			return err
@@ -153,8 +153,8 @@ func (s *storage) sync(path string) error {
 	}
 }
 
-// partitionsIn returns the folders of the partitions that an answer names. It returns nil when the answer names topics
-// by their ids alone, or cannot be read.
+// partitionsIn returns the folders of the partitions that an answer names, or nil if it names topics only by id or
+// cannot be read.
 func partitionsIn(request pendingRequest, answer []byte) []string {
 	resp := readAnswer(request, answer)
 	names, named := []string{}, resp != nil
@@ -188,19 +188,19 @@ func partitionsIn(request pendingRequest, answer []byte) []string {
 	return names
 }
 
-// maxPending is the most requests of a connection whose answers are awaited. A producer that wants no acks gets no
-// answers. An answer to a request that was dropped waits for everything.
+// maxPending bounds the requests of a connection whose answers are awaited. A producer that wants no acks gets no
+// answers. The answer to a request that was dropped from the list waits for everything.
 const maxPending = 16
 
-// pendingRequest is a request that has no answer yet.
+// pendingRequest is a request without an answer so far.
 type pendingRequest struct {
 	key     kmsg.Key
 	version int16
 	number  uint32
 }
 
-// answeredBy finds the request of an answer among those of a connection. rest are the requests after it: those before
-// it have no answer.
+// answeredBy finds the request of an answer among those of a connection. rest are the requests after it. Earlier
+// requests get no answer.
 func answeredBy(pending []pendingRequest, answer []byte) (request pendingRequest, rest []pendingRequest) {
 	if len(answer) < answerHead {
 		return pendingRequest{key: -1}, pending

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// kfake finds out where a partition goes on from its batches. A partition without any would begin at offset 0 again,
-// and its readers and writers would find a log that is shorter than what they have seen. So an empty segment stays
-// behind the last one that is removed. Its name is the offset that comes next.
+// kfake derives the next offset of a partition from its batches. A partition without batches would restart at offset 0,
+// below the offsets that its readers and writers have seen. So an empty segment stays behind after the last one is
+// removed. Its name is the next offset.
 
 // keepPlace makes that empty segment before a partition's last segment is removed. It reports whether the segment
 // itself has become the empty one.
@@ -45,8 +45,8 @@ func (s *storage) keepPlace(name string) (stays bool, err error) {
 	return false, err
 }
 
-// findPlace looks for empty segments. Where there are no others, kfake gets the place from a snapshot that was never
-// written. Those behind other segments are removed: kfake appends to the last segment that has a batch.
+// findPlace looks for empty segments. If there are no others, kfake gets the next offset from a snapshot that was never
+// written. Empty segments after others are removed, because kfake appends to the last segment that has a batch.
 func (s *storage) findPlace(p *partition) error {
 	begun := len(p.segments)
 	for ; begun > 0; begun-- {
@@ -75,8 +75,8 @@ func (s *storage) findPlace(p *partition) error {
 	return nil
 }
 
-// isEmpty reports whether a segment has no batch. It cuts off one that a kill has left as the only one, half written:
-// kfake would take the partition for a new one.
+// isEmpty reports whether a segment has no batch. It removes a half-written only batch, which a kill may leave: kfake
+// would take the partition for a new one.
 func (s *storage) isEmpty(p *partition, n int) (bool, error) {
 	name := p.segment(p.segments[n])
 	info, err := s.disk.Stat(name)
@@ -115,7 +115,7 @@ func (s *storage) firstBytes(name string) (head, error) {
 	return first[:n], errors.Join(err, f.Close())
 }
 
-// snapshotAt returns what kfake would have written of a partition without records that goes on at an offset.
+// snapshotAt returns the snapshot that kfake would have written of an empty partition that continues at an offset.
 func snapshotAt(offset int64) []byte {
 	return fmt.Appendf(nil, `{"version":1,"high_watermark":%[1]d,"last_stable_offset":%[1]d,"log_start_offset":%[1]d,`+
 		`"leader_node":-1,"created_at":%[2]q,"segments":[{"base_offset":%[1]d}]}`, offset, time.Now().Format(time.RFC3339Nano))

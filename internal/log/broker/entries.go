@@ -5,8 +5,7 @@ import (
 	"hash/crc32"
 )
 
-// checkEntries looks at groups.log or pids.log. An entry that is not whole at the end of the file was never
-// acknowledged.
+// checkEntries checks groups.log or pids.log. An incomplete entry at the end of the file was never acknowledged.
 func (s *storage) checkEntries(name string, raw []byte) ([]byte, error) {
 	at, what := entriesFlaw(raw)
 	switch {
@@ -18,8 +17,8 @@ func (s *storage) checkEntries(name string, raw []byte) ([]byte, error) {
 	return raw, nil
 }
 
-// entriesFlaw returns the place behind the last whole entry, and what is wrong there if it is not a cut-off entry. An
-// entry is a length, a checksum and what it is of.
+// entriesFlaw returns the position after the last whole entry, and the damage there unless it is a cut-off entry. An
+// entry is a length, a checksum and the bytes that it covers.
 func entriesFlaw(raw []byte) (at int, what string) {
 	for at < len(raw) {
 		n, whole := entryAt(raw[at:])
@@ -37,7 +36,7 @@ func entriesFlaw(raw []byte) (at int, what string) {
 	return at, ""
 }
 
-// entryAt returns the size of the entry at the begin of raw, 0 if raw ends within it, and whether it matches its
+// entryAt returns the size of the entry at the beginning of raw, 0 if raw ends within it, and whether it matches its
 // checksum.
 func entryAt(raw []byte) (size int, intact bool) {
 	const head, least = 8, 10
@@ -56,7 +55,7 @@ func wholeEntry(raw []byte) bool {
 	return len(raw) >= 10 && crc32.Checksum(raw[8:], castagnoli) == binary.LittleEndian.Uint32(raw[4:])
 }
 
-// nextEntry returns the place of the next intact entry behind the begin of raw, -1 if there is none.
+// nextEntry returns the position of the next intact entry in raw after its beginning, -1 if there is none.
 func nextEntry(raw []byte) int {
 	for at := 1; at < len(raw); at++ {
 		if _, intact := entryAt(raw[at:]); intact {

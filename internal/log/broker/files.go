@@ -13,7 +13,7 @@ const (
 	segmentExt = ".dat"
 	indexExt   = ".idx"
 	removedExt = ".removed" // a folder that is being removed
-	damagedExt = ".damaged" // what was set aside
+	damagedExt = ".damaged" // bytes that were set aside
 
 	topicsFile    = "topics.json"
 	metaFile      = "meta.json"
@@ -24,7 +24,7 @@ const (
 	windowsFile   = "seq_windows.json"   // of producers
 )
 
-// appended is a file that kfake appends to, or writes from its begin.
+// appended is a file that kfake appends to, or writes from its beginning.
 type appended struct {
 	file
 	s    *storage
@@ -40,7 +40,7 @@ func (f *appended) Write(p []byte) (int, error) {
 	n, err := f.file.Write(p)
 	if err != nil {
 		if cut := f.file.Truncate(f.size); cut != nil && n > 0 {
-			_ = f.s.fail(fmt.Errorf("cutting what was written in part: %w", cut))
+			_ = f.s.fail(fmt.Errorf("cutting a partial write: %w", cut))
 		}
 		return 0, f.s.refused(f.path, err)
 	}
@@ -49,7 +49,7 @@ func (f *appended) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Truncate is what kfake does after a write that has failed. The file was cut already.
+// Truncate is kfake's repair after a failed write. Write has already cut the file.
 func (f *appended) Truncate(size int64) error {
 	if size == f.size {
 		return nil
@@ -66,10 +66,10 @@ func (f *appended) Truncate(size int64) error {
 	return nil
 }
 
-// Sync does nothing: an answer waits for the sync of what it tells of, and a rename syncs.
+// Sync does nothing: answers wait for the sync of the data that they report, and a rename syncs.
 func (*appended) Sync() error { return nil }
 
-// noFile takes the place of an index, which is not kept.
+// noFile stands in for an index file, which is not kept.
 type noFile struct{}
 
 func (noFile) Write(p []byte) (int, error)    { return len(p), nil }
@@ -79,7 +79,7 @@ func (noFile) Seek(int64, int) (int64, error) { return 0, nil }
 func (noFile) Truncate(int64) error           { return nil }
 func (noFile) Sync() error                    { return nil }
 
-// sealed is a JSON file on its way. It gets its checksum as a first field, which readers without use for it pass over.
+// sealed is a JSON file being written. It gets its checksum as a first field, which other readers ignore.
 type sealed struct {
 	noFile
 	content []byte
@@ -125,7 +125,7 @@ func withSum(object []byte) []byte {
 	return fmt.Appendf(nil, `%s%08x%s%s`, sumBegin, crc32.Checksum(object[1:], castagnoli), sumEnd, object[1:])
 }
 
-// withoutSum returns the object as it was. One without a checksum comes from an earlier version.
+// withoutSum returns the original object. One without a checksum comes from an earlier version.
 func withoutSum(path string, raw []byte) ([]byte, error) {
 	if !bytes.HasPrefix(raw, []byte(sumBegin)) {
 		return raw, nil

@@ -11,9 +11,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// guardedListener protects the embedded broker from its clients. kfake has three weaknesses. It allocates the length at
-// the head of a request, and a TLS greeting claims 369 MB. It panics at a request key that it does not know. It does
-// not expire a member of a consumer group whose connection breaks during a join: such a ghost keeps its lanes for ever.
+// guardedListener protects the embedded broker from its clients. kfake has three weaknesses. It allocates the length in
+// the head of a request, and a TLS greeting claims 369 MB. It panics at an unknown request key. It does not expire a
+// member of a consumer group whose connection breaks during a join: such a ghost keeps its lanes for ever.
 type guardedListener struct {
 	net.Listener
 	broker *Broker
@@ -27,8 +27,8 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 	return newGuardedConn(conn, l.broker), nil
 }
 
-// guardedConn looks at the head of every request that is read through it: its length, key, version and number. It keeps
-// an answer back until what it tells of is on the disk.
+// guardedConn checks the head of every request read through it: its length, key, version and number. It holds an answer
+// back until the data that it reports is on the disk.
 type guardedConn struct {
 	net.Conn
 	broker *Broker
@@ -42,7 +42,7 @@ type guardedConn struct {
 	pending  []pendingRequest // in the order of their answers
 }
 
-// requestHead is the length of what every request begins with.
+// requestHead is the length of the common beginning of every request.
 const requestHead = 12
 
 func newGuardedConn(conn net.Conn, b *Broker) *guardedConn {
@@ -54,9 +54,8 @@ func newGuardedConn(conn net.Conn, b *Broker) *guardedConn {
 	return c
 }
 
-// Read passes on what is the Kafka protocol. When the client is gone, Read waits with the error until kfake has
-// answered the client's join or sync. kfake then believes that the member has the answer, and expires it for want of
-// heartbeats.
+// Read passes on valid Kafka protocol. When the client is gone, Read waits with the error until kfake has answered the
+// client's join or sync. kfake then believes that the member has the answer, and expires it for lack of heartbeats.
 func (c *guardedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if gerr := c.look(p[:n]); gerr != nil {
@@ -91,8 +90,8 @@ func (c *guardedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// truthful returns an answer that holds after a kill and a loss of power. It waits for the disk, and looks at what the
-// disk has refused before and behind.
+// truthful returns an answer that stays true after a kill and a loss of power. It waits for the disk, and checks for
+// write errors before and after.
 func (c *guardedConn) truthful(request pendingRequest, answer []byte) ([]byte, error) {
 	s := c.broker.storage
 	if slices.Contains(silent, request.key) {

@@ -7,8 +7,8 @@ import (
 )
 
 // guardBatches makes the embedded broker refuse batches as Apache Kafka does. kfake counts offsets by the number of
-// records that a batch claims: a negative one gives offsets out a second time, and one of 2^31 uses them up. kfake also
-// changes times that claim to be the broker's own, and leaves the checksum as it was.
+// records that a batch claims: a negative one gives offsets out twice, and one of 2^31 exhausts them. kfake also
+// changes times that claim to be the broker's own without updating the checksum.
 func guardBatches(c *kfake.Cluster) {
 	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -31,7 +31,7 @@ func plausible(req *kmsg.ProduceRequest) bool {
 	return true
 }
 
-// plausibleBatch reports whether a batch may be what it claims. It lets bytes pass that are no batch, because kfake
+// plausibleBatch reports whether a batch's claims are plausible. It accepts bytes that are no batch, because kfake
 // itself refuses them.
 func plausibleBatch(b []byte) bool {
 	if len(b) < batchHead || b[batchMagic] != 2 {

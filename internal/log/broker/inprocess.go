@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// patientListener accepts connections for as long as it is open. kfake would take any error for the end, and a process
-// that runs out of file descriptors for a moment would be deaf for ever.
+// patientListener accepts connections until it is closed. kfake would stop at any error, so a process that briefly ran
+// out of file descriptors would never accept again.
 type patientListener struct {
 	net.Listener
 	logger *slog.Logger
@@ -18,7 +18,7 @@ type patientListener struct {
 	close  sync.Once
 }
 
-// longestPause is that between two tries to accept a connection.
+// longestPause bounds the pause between two attempts to accept a connection.
 const longestPause = time.Second
 
 // Accept implements net.Listener.
@@ -44,7 +44,7 @@ func (l *patientListener) Close() error {
 }
 
 // Clients in the process of an embedded broker reach it through memory. A pipe costs one copy of the bytes. A
-// connection of the system costs two, and a system call for each.
+// connection of the operating system costs two, and a system call for each.
 
 // inProcess holds the brokers of this process by their addresses.
 var inProcess sync.Map
@@ -52,7 +52,7 @@ var inProcess sync.Map
 // pipeListener also accepts the ends of pipes that clients in this process dial.
 type pipeListener struct {
 	net.Listener
-	failure  func() error // of the broker
+	failure  func() error // error of the broker
 	accepted chan accepted
 	closed   chan struct{}
 	close    sync.Once
@@ -70,7 +70,7 @@ func newPipeListener(l net.Listener, failure func() error) *pipeListener {
 		for {
 			conn, err := l.Accept()
 			if !p.hand(accepted{conn, err}) && err == nil {
-				_ = conn.Close() // nobody serves it
+				_ = conn.Close() // the listener is closed
 			}
 			if err != nil {
 				return
@@ -109,8 +109,8 @@ func (p *pipeListener) Close() error {
 	return p.Listener.Close()
 }
 
-// DialInProcess connects to a broker of this process. It returns nil when there is none at the address, and
-// [ErrStopped] when the broker is there and can serve no more.
+// DialInProcess connects to a broker of this process. It returns nil if there is none at the address, and [ErrStopped]
+// if the disk has stopped the broker.
 func DialInProcess(ctx context.Context, address string) (net.Conn, error) {
 	l, ok := inProcess.Load(address)
 	if !ok {

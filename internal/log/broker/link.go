@@ -8,9 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// kfake reads and writes its files through an interface that it keeps to itself. It is the place where a log is made to
-// last, so withFS reaches the option through the linker. The interfaces here have the methods of kfake's, in the same
-// order, and so the same tables of methods. TestInterfacesAreKfakes fails as soon as a new kfake has others.
+// kfake reads and writes its files through an unexported interface. Durability has to be added there, so withFS reaches
+// the option through the linker. The interfaces here have kfake's methods in the same order, and so the same method
+// tables. TestInterfacesAreKfakes fails if a new kfake has others.
 
 // file is an open file or folder.
 type file = interface {
@@ -22,7 +22,7 @@ type file = interface {
 	Sync() error
 }
 
-// disk is a file system. Tests put others in its place, which fail or lose what was not synced.
+// disk is a file system. Tests use others, which fail or lose unsynced data.
 type disk = interface {
 	OpenFile(name string, flag int, perm os.FileMode) (file, error)
 	Rename(oldpath, newpath string) error
@@ -43,7 +43,7 @@ type osDisk struct{}
 func (osDisk) OpenFile(name string, flag int, perm os.FileMode) (file, error) {
 	f, err := os.OpenFile(name, flag, perm)
 	if err != nil {
-		return nil, err // a nil *os.File is no nil file
+		return nil, err // a nil *os.File would be a non-nil file
 	}
 	return f, nil
 }
@@ -55,7 +55,7 @@ func (osDisk) ReadDir(name string) ([]os.DirEntry, error)   { return os.ReadDir(
 func (osDisk) ReadFile(name string) ([]byte, error)         { return os.ReadFile(name) }
 func (osDisk) Stat(name string) (os.FileInfo, error)        { return os.Stat(name) }
 
-// syncPath puts a file, or the names in a folder, onto the disk.
+// syncPath syncs a file, or the names in a folder, to the disk.
 func syncPath(d disk, path string) error {
 	f, err := d.OpenFile(path, os.O_RDONLY, 0)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// DamageError says where the log was changed by something that is not the broker. The broker does not start on such a
-// log, and leaves what is damaged as it is.
+// DamageError says where something other than the broker has changed the log. The broker does not start on such a log,
+// and leaves the damage unchanged.
 type DamageError struct {
 	Path   string
-	At     int64 // byte; -1: not known
-	Offset int64 // of the first record that is affected; -1: not known
+	At     int64 // position in the file; -1: unknown
+	Offset int64 // first affected record; -1: unknown
 	What   string
 }
 
@@ -30,11 +30,11 @@ func (e *DamageError) Error() string {
 	if e.Offset >= 0 {
 		where += fmt.Sprintf(", from offset %d on", e.Offset)
 	}
-	remedy := ", or run `pairstream broker --set-aside-damage` on this folder once: it moves the damage to a file beside, and goes on without it"
+	remedy := ", or run `pairstream broker --set-aside-damage` on this folder once: it moves the damage to a separate file, and continues without it"
 	if filepath.Base(e.Path) == topicsFile {
 		remedy = ""
 	}
-	return fmt.Sprintf("%s: %s. It was left as it is. Restore it from a copy%s", where, e.What, remedy)
+	return fmt.Sprintf("%s: %s. It was left unchanged. Restore it from a copy%s", where, e.What, remedy)
 }
 
 // partition is a folder of segments.
@@ -42,7 +42,7 @@ type partition struct {
 	path     string
 	segments []int64 // first offsets, in order
 	holes    bool
-	place    expected // as far as it was read
+	place    expected // as far as it has been read
 }
 
 func (p *partition) segment(base int64) string {
@@ -59,10 +59,10 @@ func (p *partition) begin(base int64) {
 
 const (
 	partitionsFolder = "partitions"
-	holesFile        = "holes" // in the folder of a partition in which offsets may be missing
+	holesFile        = "holes" // in the folder of a partition that may lack offsets
 )
 
-// topicsOnDisk is what topics.json says.
+// topicsOnDisk is the content of topics.json.
 type topicsOnDisk struct {
 	Topics []struct {
 		Name       string            `json:"name"`
@@ -71,7 +71,7 @@ type topicsOnDisk struct {
 	} `json:"topics"`
 }
 
-// prepare looks at the log before kfake does.
+// prepare checks the log before kfake reads it.
 func (s *storage) prepare(o Options) error {
 	if err := s.find(); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *storage) prepare(o Options) error {
 		if p == nil || !compacted {
 			continue
 		}
-		if err := s.compact(p, least); err != nil { // the log is whole, and larger than it need be
+		if err := s.compact(p, least); err != nil { // the log is whole, only larger than necessary
 			s.logger.Warn("a topic could not be compacted", keyPartition, path, keyErr, err)
 		}
 		if s.own[path], err = s.partitionAt(path); err != nil {
@@ -139,8 +139,8 @@ func (s *storage) find() error {
 	return nil
 }
 
-// owned returns the partitions of all topics, and whether they are compacted. Records that no topic owns are an error,
-// since they would be gone without a word.
+// owned returns the partitions of all topics, and whether they are compacted. Records outside these are an error,
+// because they would silently be lost.
 func (s *storage) owned(setAside bool) (map[string]bool, error) {
 	named, err := s.readTopics()
 	if err != nil {
@@ -177,7 +177,8 @@ func (s *storage) owned(setAside bool) (map[string]bool, error) {
 	return owned, nil
 }
 
-// distrust notes what an earlier process may have left unsynced. The first answer that tells of it waits for its sync.
+// distrust marks files that an earlier process may have left unsynced. The first answer that reports their data waits
+// for their sync.
 func (s *storage) distrust() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +222,7 @@ func (s *storage) partitionAt(path string) (*partition, error) {
 	return p, nil
 }
 
-// mayHaveHoles notes that the offsets of a partition need not follow each other.
+// mayHaveHoles records that a partition may lack offsets.
 func (s *storage) mayHaveHoles(p *partition) error {
 	path := filepath.Join(p.path, holesFile)
 	f, err := s.disk.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
@@ -249,7 +250,7 @@ func (s *storage) readTopics() (t topicsOnDisk, err error) {
 	return t, err
 }
 
-// ReadFile implements kfake's file system. It returns a file that is as it was written, and an error for any other.
+// ReadFile implements kfake's file system. It returns the file as written, and an error for a damaged one.
 func (s *storage) ReadFile(name string) ([]byte, error) {
 	s.mu.Lock()
 	entries, found := s.indexes[name]
@@ -275,7 +276,7 @@ func (s *storage) ReadFile(name string) ([]byte, error) {
 	return raw, nil
 }
 
-// unseal checks a JSON file. Without some, a start only takes longer: they count as missing.
+// unseal checks a JSON file. Some only shorten a start: damaged, they count as missing.
 func (s *storage) unseal(name string, raw []byte) ([]byte, error) {
 	object, err := withoutSum(name, raw)
 	if err == nil && !json.Valid(object) {
@@ -284,7 +285,7 @@ func (s *storage) unseal(name string, raw []byte) ([]byte, error) {
 	switch filepath.Base(name) {
 	case snapshotFile, sessionsFile, windowsFile:
 		if err != nil {
-			s.logger.Warn("the broker does without a damaged file", keyErr, err)
+			s.logger.Warn("the broker ignores a damaged file", keyErr, err)
 			return nil, fs.ErrNotExist
 		}
 	}
@@ -293,8 +294,8 @@ func (s *storage) unseal(name string, raw []byte) ([]byte, error) {
 
 const cutOff = "the log ends within a batch, which was never acknowledged: it is cut there"
 
-// readSegment checks everything but the checksums of batches. kfake computes these itself, and wants to cut off what
-// does not match.
+// readSegment checks everything but the checksums of batches. kfake computes these itself, and tries to remove batches
+// that do not match.
 func (s *storage) readSegment(name string) ([]byte, error) {
 	raw, err := s.disk.ReadFile(name)
 	p := s.own[filepath.Dir(name)]
@@ -333,7 +334,7 @@ func (s *storage) cut(name string, size int64) error {
 	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
 }
 
-// mismatched finds the batch that kfake does not take.
+// mismatched finds the batch that kfake refuses.
 func (s *storage) mismatched(name string) error {
 	damage := &DamageError{Path: name, Offset: -1, What: "it was changed while it was read"}
 	if raw, err := s.disk.ReadFile(name); err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// kfakeLog passes on what kfake logs. storage has already said what kfake says of files that it could not write.
+// kfakeLog passes kfake's log on. It drops kfake's messages about failed writes, which storage has reported.
 type kfakeLog struct{ logger *slog.Logger }
 
 // Logf implements [kfake.Logger].

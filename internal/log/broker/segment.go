@@ -6,15 +6,15 @@ import (
 	"hash/crc32"
 )
 
-// A segment is a file of batches, one after the other, as they come from a producer. A batch begins with 61 bytes.
-// These are the places of their fields.
+// A segment is a file of consecutive batches, as they came from producers. A batch begins with 61 bytes. These are the
+// offsets of their fields.
 const (
 	batchBase       = 0
-	batchLength     = 8 // of what follows the length
+	batchLength     = 8 // of the bytes after the length
 	batchEpoch      = 12
 	batchMagic      = 16
 	batchCRC        = 17
-	batchAttributes = 21 // the checksum counts from here
+	batchAttributes = 21 // the checksum covers the bytes from here on
 	batchLastDelta  = 23
 	batchCount      = 57
 	batchHead       = 61
@@ -29,7 +29,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// head is the begin of a batch.
+// head is the fixed beginning of a batch.
 type head []byte
 
 func (h head) base() int64        { return int64(binary.BigEndian.Uint64(h[batchBase:])) }
@@ -38,19 +38,19 @@ func (h head) epoch() uint32      { return binary.BigEndian.Uint32(h[batchEpoch:
 func (h head) attributes() uint16 { return binary.BigEndian.Uint16(h[batchAttributes:]) }
 func (h head) count() int32       { return int32(binary.BigEndian.Uint32(h[batchCount:])) }
 
-// next returns the offset behind the batch.
+// next returns the offset after the batch.
 func (h head) next() int64 {
 	return h.base() + int64(int32(binary.BigEndian.Uint32(h[batchLastDelta:]))) + 1
 }
 
-// intact reports whether a whole batch has its checksum.
+// intact reports whether a whole batch matches its checksum.
 func (h head) intact() bool {
 	return binary.BigEndian.Uint32(h[batchCRC:]) == crc32.Checksum(h[batchAttributes:], castagnoli)
 }
 
-// expected is what is known of a partition before a segment is read.
+// expected describes a partition before a segment is read.
 type expected struct {
-	next  int64 // offset that comes; -1: any
+	next  int64 // next offset; -1: any
 	holes bool  // offsets may be missing: the topic is compacted, or damage was set aside
 	last  bool  // it is the last segment
 }
@@ -63,15 +63,15 @@ func (p *expected) takes(base int64) bool {
 	return base == p.next
 }
 
-// flaw is a place in a segment where no batch is.
+// flaw is a position in a segment without a valid batch.
 type flaw struct {
 	at   int64
 	what string
-	torn bool // it is the begin of a batch that was never written to its end, and so never acknowledged
+	torn bool // the beginning of a batch that was never completed, and so never acknowledged
 }
 
-// walk calls each with the batches of a segment. It returns the flaw at which it stops, nil at the end. It looks at
-// heads; with sums, at checksums as well.
+// walk calls each with the batches of a segment. It returns the flaw at which it stops, or nil at the end. It checks
+// heads, and with sums also checksums.
 func (p *expected) walk(raw []byte, sums bool, each func(at int64, batch head)) *flaw {
 	at, before := int64(0), head(nil)
 	for at < int64(len(raw)) {
@@ -88,7 +88,7 @@ func (p *expected) walk(raw []byte, sums bool, each func(at int64, batch head)) 
 			what = "the batch does not match its checksum"
 		}
 		if what != "" {
-			if before != nil && !before.intact() { // its length leads astray
+			if before != nil && !before.intact() { // its length is wrong
 				return &flaw{at: at - int64(len(before)), what: "the batch does not match its checksum"}
 			}
 			return &flaw{at: at, what: what, torn: p.torn(rest)}
@@ -101,8 +101,8 @@ func (p *expected) walk(raw []byte, sums bool, each func(at int64, batch head)) 
 	return nil
 }
 
-// torn reports whether the end of a segment is a batch that a kill or a loss of power has cut short. Damage to a length
-// looks like it, but then a whole batch is there or follows.
+// torn reports whether a kill or a loss of power has cut the last batch of a segment short. A damaged length looks the
+// same, but then a whole batch is there or follows.
 func (p *expected) torn(rest head) bool {
 	if !p.last {
 		return false
@@ -119,7 +119,7 @@ func (p *expected) torn(rest head) bool {
 	return p.resume(rest[1:]) < 0
 }
 
-// resume returns the place of the next intact batch, -1 if there is none.
+// resume returns the position of the next intact batch, -1 if there is none.
 func (p *expected) resume(rest head) int64 {
 	for at := int64(0); at+batchHead <= int64(len(rest)); at++ {
 		b := rest[at:]
@@ -130,9 +130,9 @@ func (p *expected) resume(rest head) int64 {
 	return -1
 }
 
-// index returns what kfake keeps beside a segment, an entry for a batch. It can be told from the batches, so the broker
-// keeps no index on the disk. An entry is a version, a checksum of what follows, the epoch, a time that kfake computes
-// anew, and whether the batch is part of a transaction.
+// index returns kfake's index of a segment, with an entry for each batch. It can be derived from the batches, so the
+// broker keeps no index on the disk. An entry is a version, a checksum of the rest, the epoch, a time that kfake
+// recomputes, and whether the batch is part of a transaction.
 func index(entries []byte, batch head) []byte {
 	var e [15]byte
 	e[0] = 1

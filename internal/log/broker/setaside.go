@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// setAside moves what is damaged in the log to files beside it. What lies behind the damage is kept.
+// setAside moves damaged parts of the log to separate files. It keeps the records after the damage.
 func (s *storage) setAside() error {
 	for _, p := range s.own {
 		p.place = expected{next: -1}
@@ -26,7 +26,7 @@ func (s *storage) setAside() error {
 	return s.setAsideObjects()
 }
 
-// setAsideEntries does the same in groups.log or pids.log.
+// setAsideEntries does the same for groups.log or pids.log.
 func (s *storage) setAsideEntries(name string) error {
 	raw, err := s.disk.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,8 +56,8 @@ func (s *storage) setAsideEntries(name string) error {
 	return s.replace(name, good)
 }
 
-// setAsideObjects does the same with JSON files that the broker can do without. Of a missing meta.json it makes
-// another.
+// setAsideObjects does the same for JSON files that the broker can start without. It makes a new meta.json if that is
+// missing.
 func (s *storage) setAsideObjects() error {
 	names := []string{metaFile, "acls.json", "quotas.json", "sasl.json", "broker_configs.json"}
 	for i, name := range names {
@@ -76,7 +76,7 @@ func (s *storage) setAsideObjects() error {
 	return nil
 }
 
-// moveAside gives a file or folder another name.
+// moveAside renames a file or folder.
 func (s *storage) moveAside(path string) error {
 	s.logger.Warn("damage was set aside", keyFile, path, keyTo, path+damagedExt)
 	if err := s.disk.Rename(path, path+damagedExt); err != nil {
@@ -130,7 +130,7 @@ func (s *storage) setAsideIn(p *partition, base int64) error {
 	return s.replace(name, good)
 }
 
-// keepAside writes damaged bytes to a file of their own.
+// keepAside writes damaged bytes to their own file.
 func (s *storage) keepAside(name string, at int64, bytes []byte, what string) error {
 	aside := fmt.Sprintf("%s-%d%s", name, at, damagedExt)
 	s.logger.Warn("damage was set aside", keyFile, name, keyByte, at, keyBytes, len(bytes), keyReason, what, keyTo, aside)

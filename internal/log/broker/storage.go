@@ -13,36 +13,36 @@ import (
 	"syscall"
 )
 
-// storage is the file system that kfake keeps its log in. kfake writes on one goroutine and trusts the disk. storage
-// makes this safe:
+// storage is kfake's file system for its log. kfake writes on one goroutine and trusts the disk. storage makes this
+// safe:
 //
 //   - It knows which files have changed since their last sync. Answers wait for them (durable.go).
 //   - A file that replaces another is synced before it is renamed, and the folder after it.
-//   - A write that fails leaves nothing behind: the file is cut to where it was.
-//   - What is read was checked: a damaged file is an error, and stays as it is (load.go).
-//   - Every error is noted, and what it means for clients.
+//   - A failed write leaves nothing behind: the file is cut to its previous length.
+//   - Every file is checked when read: a damaged file is an error, and stays unchanged (load.go).
+//   - Every error is recorded, with its meaning for clients.
 type storage struct {
 	disk   disk
 	root   string
 	logger *slog.Logger
-	own    map[string]*partition // of the partitions' folders, while kfake loads the log
+	own    map[string]*partition // the partitions' folders, while kfake loads the log
 
 	mu      sync.Mutex
 	folders map[string]*folder
-	sealing map[string]*sealed // JSON files on their way, by their temporary names
-	indexes map[string][]byte  // of segments that were read, by the names that kfake has for them
-	failed  error              // the broker is over
+	sealing map[string]*sealed // JSON files being written, by their temporary names
+	indexes map[string][]byte  // of segments that were read, by kfake's names for them
+	failed  error              // why the broker has stopped
 	done    chan struct{}      // closed when failed is set
-	topics  error              // why topics.json is not as kfake has the topics
+	topics  error              // why topics.json differs from kfake's topics
 	loading bool
-	damage  error           // why kfake cannot load the log, or make the first one
-	frozen  bool            // nothing is written any more
+	damage  error           // why kfake cannot load the log, or make a new one
+	frozen  bool            // no more writes
 	closing bool            // the broker is being closed
-	unkept  error           // what could not be kept then
-	short   error           // why the last batch could not be written; nil: it was
-	said    map[string]bool // of kinds of files: that they cannot be written
+	unkept  error           // the first error of closing
+	short   error           // why the last batch could not be written; nil: it was written
+	said    map[string]bool // kinds of files reported as not writable
 
-	lost atomic.Int64 // counts the entries of groups and producers that could not be written
+	lost atomic.Int64 // number of entries of groups and producers that could not be written
 }
 
 func newStorage(d disk, root string, logger *slog.Logger) *storage {
@@ -55,18 +55,17 @@ func newStorage(d disk, root string, logger *slog.Logger) *storage {
 	}
 }
 
-// ErrStopped is the cause of every error that clients in this process get from a broker that has stopped because of its
-// disk.
+// ErrStopped is wrapped by every error that clients in this process get from a broker that the disk has stopped.
 var ErrStopped = errors.New("the embedded broker has stopped")
 
 var errFrozen = errors.New("the log is left as it is")
 
-// fail ends the broker: what its memory holds and what its disk holds are not the same any more. The first error stays.
+// fail stops the broker, because its memory and its disk differ. The first error stays.
 func (s *storage) fail(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed == nil && !s.frozen {
-		s.failed = fmt.Errorf("%w: %w: what it has acknowledged is safe; see to the disk of %s, then start it again", ErrStopped, err, s.root)
+		s.failed = fmt.Errorf("%w: %w: acknowledged data is safe; repair the disk of %s, then start it again", ErrStopped, err, s.root)
 		close(s.done)
 		s.logger.Error("the embedded broker has stopped", keyErr, s.failed)
 	}
@@ -79,7 +78,7 @@ func (s *storage) failure() error {
 	return s.failed
 }
 
-// passes reports whether an error may pass without the broker's help, when there is room again or a free descriptor.
+// passes reports whether an error may pass without the broker's help, such as a full disk or too few descriptors.
 func passes(err error) bool {
 	return noDescriptor(err) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
@@ -88,7 +87,7 @@ func noDescriptor(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// refused notes that a file could not be written. It returns the error, for kfake.
+// refused records that a file could not be written. It returns the error, for kfake.
 func (s *storage) refused(path string, err error) error {
 	s.mu.Lock()
 	frozen, closing := s.frozen || s.failed != nil, s.closing
@@ -120,7 +119,7 @@ func (s *storage) refused(path string, err error) error {
 	return err
 }
 
-// complain says once that files of a kind cannot be written, until one is.
+// complain reports once that files of a kind cannot be written, until one is.
 func (s *storage) complain(kind string, err error) {
 	s.mu.Lock()
 	said := s.said[kind]
@@ -131,7 +130,7 @@ func (s *storage) complain(kind string, err error) {
 	}
 }
 
-// relieve takes a complaint back.
+// relieve withdraws a complaint.
 func (s *storage) relieve(kind string) {
 	if s.said[kind] {
 		delete(s.said, kind)
@@ -156,7 +155,7 @@ func (s *storage) written(path string) {
 	}
 }
 
-// folderOf returns what is known of a file's folder. The caller holds the lock.
+// folderOf returns the state of a file's folder. The caller holds the lock.
 func (s *storage) folderOf(path string) *folder {
 	dir := filepath.Dir(path)
 	f := s.folders[dir]
@@ -183,7 +182,7 @@ func (s *storage) OpenFile(name string, flag int, perm os.FileMode) (file, error
 		return s.seal(name), nil
 	case filepath.Ext(name) == indexExt:
 		return noFile{}, nil
-	case s.loading && filepath.Ext(name) == segmentExt && writes: // to cut off what does not match its checksum
+	case s.loading && filepath.Ext(name) == segmentExt && writes: // to remove batches that do not match their checksums
 		return nil, s.mismatched(name)
 	case flag&os.O_CREATE != 0 && filepath.Ext(name) == segmentExt:
 		if err := s.begin(name); err != nil {
@@ -211,8 +210,8 @@ func (s *storage) OpenFile(name string, flag int, perm os.FileMode) (file, error
 	return out, nil
 }
 
-// begin prepares the folder of a segment that is opened. A new segment is begun when those before it are on the disk,
-// so that only the last one can end within a batch.
+// begin prepares the folder of a segment that is opened. It syncs the earlier segments before a new one, so that only
+// the last one can end within a batch.
 func (s *storage) begin(name string) error {
 	if _, err := s.disk.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -229,7 +228,7 @@ func (s *storage) begin(name string) error {
 	return nil
 }
 
-// Rename implements kfake's file system. It returns when the file is on the disk under its new name.
+// Rename implements kfake's file system. It returns once the file is on the disk under its new name.
 func (s *storage) Rename(oldpath, newpath string) error {
 	if s.isFrozen() {
 		return errFrozen
@@ -264,7 +263,7 @@ func (s *storage) Rename(oldpath, newpath string) error {
 	return nil
 }
 
-// Remove implements kfake's file system. What was removed stays so: segments go in their order, without holes.
+// Remove implements kfake's file system. Removals are durable: segments go in order, without holes.
 func (s *storage) Remove(name string) error {
 	if s.isFrozen() {
 		return errFrozen
@@ -275,7 +274,7 @@ func (s *storage) Remove(name string) error {
 	}
 	stays, err := s.keepPlace(name)
 	if err != nil && passes(err) {
-		return err // the segment stays, and a start has its records again
+		return err // the segment stays, and its records are back after a restart
 	}
 	if err == nil && !stays {
 		err = s.disk.Remove(name)
@@ -289,7 +288,7 @@ func (s *storage) Remove(name string) error {
 	return nil
 }
 
-// RemoveAll implements kfake's file system. A kill does not leave the half of a folder.
+// RemoveAll implements kfake's file system. A kill never leaves half of a folder.
 func (s *storage) RemoveAll(path string) error {
 	if s.isFrozen() {
 		return errFrozen
@@ -302,7 +301,7 @@ func (s *storage) RemoveAll(path string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil && passes(err): // another name takes room, and this may be to make some
+	case err != nil && passes(err): // a rename needs room, and this removal may be meant to make some
 		gone, err = path, nil
 	case err == nil:
 		err = syncPath(s.disk, filepath.Dir(path))
@@ -327,7 +326,7 @@ func (s *storage) MkdirAll(path string, perm os.FileMode) error {
 	return nil
 }
 
-// makeFolders makes a folder and those above it. Each has its name on the disk.
+// makeFolders makes a folder and its parents, and syncs each name to the disk.
 func makeFolders(d disk, path string, perm os.FileMode) error {
 	if _, err := d.Stat(path); err == nil {
 		return nil

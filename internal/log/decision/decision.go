@@ -1,10 +1,11 @@
-// Package decision lets all owners of a lane go on alike where something is chance, such as what people have said until
-// now. Its lane notes it in the topic "control" before it uses it:
+// Package decision lets all owners of a lane continue in the same way where something is chance, such as the judgements
+// that people have made so far. The lane notes the decision in the topic "control" before it uses it:
 //
-//  1. The first note of a place counts. Whoever needs it writes a note, waits for its ack, reads the notes again and takes
-//     what counts. So all owners of a lane go on alike, also one that was paused and is not the owner any more.
-//  2. Notes are never replaced: each has a key of its own, and compaction keeps them all.
-//  3. A note has all that is needed. So a replay begins with the notes of the original, and comes to the same records.
+//  1. The first note of a key counts. An owner that needs a decision writes a note, waits for its ack, reads the
+//     notes again and takes the one that counts. So all owners of a lane agree, even one that was paused and has lost
+//     the lane.
+//  2. Notes are never replaced: each has a unique key, and compaction keeps them all.
+//  3. A note is complete. So a replay starts with the original's notes, and makes the same records.
 package decision
 
 import (
@@ -21,15 +22,15 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Kind is a kind of notes: each is an N, encoded as JSON, about a place.
+// Kind is a kind of notes: each is an N, encoded as JSON, and decides for one P.
 type Kind[P comparable, N any] struct {
-	Prefix  string           // begins their keys; something that nobody else has follows
+	Prefix  string           // begins their keys; a unique suffix follows
 	About   string           // names them in errors, such as "notes about judgements"
-	Place   func(N) P        // what a note is about
-	Compare func(a, b P) int // orders places
+	Place   func(N) P        // the subject of a note
+	Compare func(a, b P) int // orders subjects
 }
 
-// Read returns what counts at every place of a log.
+// Read returns the deciding note of every subject in a log.
 func (k Kind[P, N]) Read(ctx context.Context, log *stream.Log) (map[P]N, error) {
 	counts := make(map[P]N)
 	for rec, err := range log.Records(ctx, schemas.Control, 0, stream.Position{}, -1) {
@@ -48,12 +49,13 @@ func (k Kind[P, N]) Read(ctx context.Context, log *stream.Log) (map[P]N, error) 
 	return counts, nil
 }
 
-// List returns what counts, in the order of places.
+// List returns the deciding notes, ordered by subject.
 func (k Kind[P, N]) List(counts map[P]N) []N {
 	return slices.SortedFunc(maps.Values(counts), func(a, b N) int { return k.Compare(k.Place(a), k.Place(b)) })
 }
 
-// Take returns what counts at a place. Where nothing does, it notes what propose returns, which must be of that place.
+// Take returns the deciding note of a subject. If there is none, it notes the result of propose, which must be for that
+// subject.
 func (k Kind[P, N]) Take(ctx context.Context, log *stream.Log, place P, propose func(context.Context) (N, error)) (none N, err error) {
 	for {
 		counts, err := k.Read(ctx, log)
@@ -73,7 +75,7 @@ func (k Kind[P, N]) Take(ctx context.Context, log *stream.Log, place P, propose 
 	}
 }
 
-// Note writes notes, and returns when the log has them. Those of places that have one already change nothing.
+// Note writes notes, and returns when the log has them. Notes of decided subjects change nothing.
 func (k Kind[P, N]) Note(ctx context.Context, log *stream.Log, notes ...N) error {
 	if err := Write(ctx, log, k.Prefix, notes...); err != nil {
 		return fmt.Errorf("writing the %s: %w", k.About, err)
@@ -93,8 +95,8 @@ func Write[N any](ctx context.Context, log *stream.Log, prefix string, notes ...
 	return nil
 }
 
-// Repeat notes what counted in another log, in the order of places. It calls differs where something else counts
-// already.
+// Repeat notes the decisions of another log, ordered by subject. It calls differs for subjects that are already decided
+// in another way.
 func (k Kind[P, N]) Repeat(ctx context.Context, log *stream.Log, counted []N, differs func(got, want N) error) error {
 	if len(counted) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Place is where a lane takes up what people have said, and what it is about.
+// Place is the point in a lane at which it reads judgements, and the model that they concern.
 type Place struct {
 	Lane  int     `json:"lane"`
 	Group int64   `json:"group"`
@@ -19,14 +19,14 @@ type Place struct {
 	Above float64 `json:"above"` // threshold of connections
 }
 
-// Count says how many connections people have judged, and what counts from a place on.
+// Count is the number of judged connections, valid from a place on.
 type Count struct {
 	Place
 	Judged int `json:"judged"`
 	Right  int `json:"right"` // of these: matches
 }
 
-// Notes are those of a log.
+// Notes reads and writes the decisions recorded in a log.
 var Notes = decision.Kind[Place, Count]{
 	Prefix: "judgements/counted/", About: "notes about judgements", Place: func(c Count) Place { return c.Place },
 	Compare: func(a, b Place) int {
@@ -34,20 +34,19 @@ var Notes = decision.Kind[Place, Count]{
 	},
 }
 
-// Take returns what counts at a place. Where nothing counts yet, it notes what people have said until now.
+// Take returns the count for a place. If there is none yet, it notes the current count.
 func Take(ctx context.Context, log *stream.Log, p Place) (Count, error) {
 	return Notes.Take(ctx, log, p, func(ctx context.Context) (Count, error) { return tally(ctx, log, p) })
 }
 
-// pair is what a judgement is about.
+// pair is the subject of a judgement.
 type pair struct{ image, text schemas.PairID }
 
-// verdict is the latest one of a pair.
+// verdict is the latest verdict on a pair.
 type verdict struct{ random, match bool }
 
-// tally counts what the log holds of a place's Con-D, of all lanes: these are random samples of one crawl. A pair
-// counts when it was judged as one of the random sample, and its latest verdict counts. What cannot be decoded is
-// passed over.
+// tally counts the judgements in the log on a place's Con-D, of all lanes: they are random samples of one crawl. A pair
+// counts if it was judged as one of the random sample, with its latest verdict. Undecodable records are skipped.
 func tally(ctx context.Context, log *stream.Log, p Place) (Count, error) {
 	if found, err := log.Has(ctx, schemas.Judgements); err != nil || !found { // a log that is older than the topic has none
 		return Count{Place: p}, err

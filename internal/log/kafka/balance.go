@@ -9,9 +9,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// balancer shares out lanes so that each owner has the same number, one more or less. An owner keeps as many as it
-// can of the lanes that it had. A lane that changes hands is rebuilt from the start of its open group. Every member
-// says in its user data which lanes it has.
+// balancer assigns lanes so that the owners' numbers of lanes differ by at most one. An owner keeps as many of its
+// lanes as it can, because a lane that changes hands is rebuilt from the start of its open group. Every member lists
+// its lanes in its user data.
 type balancer struct {
 	mu   sync.Mutex
 	held []int
@@ -37,7 +37,7 @@ func (b *balancer) hold(lanes []int) {
 	b.held = slices.Clone(lanes)
 }
 
-// AssignGroups implements kafka.GroupBalancer. All members subscribe to the same one topic.
+// AssignGroups implements kafka.GroupBalancer. All members subscribe to the same single topic.
 func (*balancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
 	members = slices.SortedFunc(slices.Values(members), func(a, b kafka.GroupMember) int { return strings.Compare(a.ID, b.ID) })
 	topic, free := "", make(map[int]bool)

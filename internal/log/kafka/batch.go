@@ -14,7 +14,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Anyone who may write to `pairs` decides what lies in a batch. These bounds hold whatever a batch says of itself.
+// Any client with the right to write to `pairs` can send any bytes as a batch. These bounds hold whatever a batch
+// claims.
 const (
 	MaxRecordHeaders = 64
 	MaxHeaderBytes   = 64 << 10 // names and values of a record's headers
@@ -23,7 +24,7 @@ const (
 	headerRoom       = 192      // headers of records of one batch that share an array
 )
 
-// A batch begins with 61 bytes. These are the places of some of its fields.
+// A batch begins with 61 bytes. These are the offsets of some of its fields.
 const (
 	batchHead       = 61
 	batchLength     = 8
@@ -43,26 +44,26 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
-	// ErrBatch marks a batch that is none.
+	// ErrBatch marks bytes that are no batch.
 	ErrBatch = errors.New("broken batch")
 	errSum   = errors.New("its checksum does not match")
 )
 
-// batchDecoder makes records of the batches that a fetch has returned.
+// batchDecoder decodes the batches that a fetch has returned.
 type batchDecoder struct {
 	topic   schemas.Topic
 	lane    int
 	limit   int   // most bytes that a batch may have when it is decompressed
-	offset  int64 // of the next record that is wanted
-	trusted bool  // a checksum that does not match is the batch's own: it was read often enough
+	offset  int64 // of the next wanted record
+	trusted bool  // decode a batch despite a wrong checksum: it was read often enough
 	aborted []kmsg.FetchResponseTopicPartitionAbortedTransaction
 	open    map[int64]bool // producers whose transaction is open here and will be aborted
 	records []Record
 	bytes   int64 // in records
 }
 
-// decode reads batches until they end, or until it has many records. It always gets past the first batch, or past
-// some of its records. The last batch of an answer may be cut.
+// decode reads batches to the end, or until it has many records. It always gets past the first batch, or past some of
+// its records. The last batch of an answer may be cut.
 func (d *batchDecoder) decode(raw []byte) error {
 	slices.SortFunc(d.aborted, func(a, b kmsg.FetchResponseTopicPartitionAbortedTransaction) int {
 		return int(a.FirstOffset - b.FirstOffset)
@@ -86,8 +87,8 @@ func (d *batchDecoder) decode(raw []byte) error {
 	return nil
 }
 
-// batch reads one batch. It turns a batch that cannot be read into one record that says so, and loses only the
-// records in it.
+// batch reads one batch. It turns an unreadable batch into one record that says so, and loses only that batch's
+// records.
 func (d *batchDecoder) batch(raw []byte) error {
 	var b kmsg.RecordBatch
 	if err := b.ReadFrom(raw); err != nil {
@@ -134,7 +135,7 @@ func checkSum(b []byte) error {
 	return nil
 }
 
-// skips reports whether a batch is not part of what was committed, and follows the transactions.
+// skips reports whether a batch was not committed or has no records, and follows the transactions.
 func (d *batchDecoder) skips(attributes int16, last, producer int64) bool {
 	for len(d.aborted) > 0 && d.aborted[0].FirstOffset <= last {
 		d.open[d.aborted[0].ProducerID] = true
@@ -147,8 +148,8 @@ func (d *batchDecoder) skips(attributes int16, last, producer int64) bool {
 	return attributes&attrTransaction != 0 && d.open[producer]
 }
 
-// recordsOf takes the wanted records of a batch. It makes one record, with the reason, of what it cannot read up to
-// the batch's last offset. The stage sets that record aside, and the lane goes on behind it.
+// recordsOf takes the wanted records of a batch. It makes one record, with the reason, of an unreadable rest of the
+// batch. The stage sets that record aside, and the lane continues after it.
 func (d *batchDecoder) recordsOf(c *recordCursor, count int32, last int64, failed error) error {
 	for n := int32(0); n < count && d.bytes < maxDecodedBytes; n++ {
 		r := Record{Topic: d.topic, Lane: d.lane, Seq: -1}
@@ -158,7 +159,7 @@ func (d *batchDecoder) recordsOf(c *recordCursor, count int32, last int64, faile
 			}
 			break
 		}
-		if r.Offset < d.offset { // a batch may start before the offset that was asked for
+		if r.Offset < d.offset { // a batch may start before the requested offset
 			continue
 		}
 		if r.Offset > last {
@@ -202,7 +203,7 @@ type recordCursor struct {
 
 var errCut = errors.New("cut short")
 
-// next reads a record into r. It reads a record with too many headers without them, and says so.
+// next reads a record into r. It drops the headers of a record that has too many, and says so.
 func (c *recordCursor) next(r *Record) error {
 	length, n := binary.Varint(c.rest)
 	if n <= 0 || length < leastRecordBytes-1 || length > int64(len(c.rest)-n) {
@@ -254,7 +255,7 @@ func (f *fields) bytes() []byte {
 	return b
 }
 
-// headers reads the headers of a record into the cursor's room, which it replaces when it is full.
+// headers reads the headers of a record into the cursor's room, and makes new room when that is full.
 func (f *fields) headers(r *Record, c *recordCursor) {
 	n, size := f.number(), len(f.rest)
 	switch {
@@ -284,8 +285,8 @@ func (f *fields) headers(r *Record, c *recordCursor) {
 	r.Schema = c.schema
 }
 
-// known returns a string of the bytes: like, when it is the same. Names of headers and schemas that every record has
-// take no memory of their own.
+// known returns a string of the bytes. It returns like if that is equal, so the names of headers and schemas that every
+// record has take no memory.
 func known(b []byte, like string) string {
 	if string(b) == like {
 		return like

@@ -9,10 +9,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Bounds are the offsets that one lane of a topic holds: from Start up to but not including End.
+// Bounds is the range of offsets that one lane of a topic holds: from Start up to but not including End.
 type Bounds struct{ Start, End int64 }
 
-// Bounds asks the broker which offsets a lane holds, and waits until it answers.
+// Bounds asks the broker for a lane's bounds, and waits until it answers.
 func (c *Client) Bounds(ctx context.Context, topic schemas.Topic, lane int) (Bounds, error) {
 	var b Bounds
 	name := c.Name(topic)
@@ -73,8 +73,8 @@ func (c *Client) offsets(ctx context.Context, topic schemas.Topic, what string, 
 	return found, err
 }
 
-// LastWhere reads the last record of a lane that counts. It looks back in windows that grow. So it passes over
-// records of others, and over control batches of producers that use transactions.
+// LastWhere reads the last record of a lane that counts. It looks back in growing windows, past records of others and
+// control batches of transactions.
 func (c *Client) LastWhere(ctx context.Context, topic schemas.Topic, lane int, counts func(*Record) bool) (Record, bool, error) {
 	b, err := c.Bounds(ctx, topic, lane)
 	if err != nil {
@@ -99,15 +99,15 @@ func (c *Client) LastIn(ctx context.Context, topic schemas.Topic, lane int, from
 	return c.look(topic, lane).lastIn(ctx, from, end, counts)
 }
 
-// ReadAt asks once for the records at an offset and behind it, about most bytes of them. It returns one at least if
-// there is any, and as next the offset behind them.
+// ReadAt asks once for the records from an offset on, about most bytes of them. It returns at least one record if there
+// is any, and the offset after the records as next.
 func (c *Client) ReadAt(ctx context.Context, topic schemas.Topic, lane int, offset, most int64) (records []Record, next int64, err error) {
 	f := c.look(topic, lane)
 	f.budget = most
 	return f.fetch(ctx, offset)
 }
 
-// look returns a fetcher that reads when it is told to.
+// look returns a fetcher that reads only on request.
 func (c *Client) look(topic schemas.Topic, lane int) *Fetcher {
 	return &Fetcher{client: c, topic: topic, lane: lane, budget: maxFetchBytes}
 }

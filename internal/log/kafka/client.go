@@ -13,7 +13,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Client speaks to the brokers about the topics of one namespace. It is safe for concurrent use.
+// Client talks to the brokers about the topics of one namespace. It is safe for concurrent use.
 type Client struct {
 	cfg         Config
 	logger      *slog.Logger
@@ -23,14 +23,14 @@ type Client struct {
 	transport   *kafka.Transport
 	client      *kafka.Client
 	security    *security
-	limits      sync.Map // max.message.bytes by topic, as the brokers say
+	limits      sync.Map // max.message.bytes by topic, as reported by the brokers
 	stamped     sync.Map // topics whose records have the brokers' time
 }
 
-// Options are what a Client shares with the rest of its process. Members that are nil are left out.
+// Options are the facilities that a Client shares with the rest of its process. Nil members are unused.
 type Options struct {
 	Logger *slog.Logger
-	// Reconnected is called after all connections were dropped to cure a stall.
+	// Reconnected is called after all connections were dropped to end a stall.
 	Reconnected func()
 }
 
@@ -78,7 +78,7 @@ func newTransport(cfg Config, sec *security) *kafka.Transport {
 	}
 	return &kafka.Transport{
 		ClientID: clientID, DialTimeout: dialTimeout + 2*aliveTimeout, IdleTimeout: time.Minute,
-		// Until the cached metadata is refreshed, requests go to a leader that may be gone.
+		// Until the cached metadata is refreshed, requests may go to a leader that is gone.
 		MetadataTTL: 2 * time.Second, MetadataTopics: names,
 		Dial: sec.dialAlive, SASL: sec.sasl,
 	}
@@ -90,11 +90,11 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 // Name returns the topic's name on the brokers.
 func (c *Client) Name(t schemas.Topic) string { return t.Name(c.cfg.Namespace) }
 
-// Compresses reports whether batches are compressed. How large one becomes is then known only when it is made.
+// Compresses reports whether batches are compressed. The size of a batch is then known only after compression.
 func (c *Client) Compresses() bool { return c.compression != 0 }
 
-// reconnect drops every connection and all cached metadata. This cures a client that hangs on to a broker which is
-// gone (kafka-go #387, #955).
+// reconnect drops every connection and all cached metadata, because a client may hang on to a broker that is gone
+// (kafka-go #387, #955).
 func (c *Client) reconnect(why string) {
 	c.logger.Warn("reconnecting to the brokers", keyReason, why)
 	c.reconnected()

@@ -10,7 +10,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// metadata asks a broker what it knows of topics, nil for all. kafka-go would answer from a cache.
+// metadata asks a broker for the metadata of topics; nil: of all. kafka-go would answer from a cache.
 func (c *Client) metadata(ctx context.Context, at route, req *kmsg.MetadataRequest) (*kmsg.MetadataResponse, error) {
 	return ask[*kmsg.MetadataResponse](ctx, c, &exchange{req: req, to: at})
 }
@@ -21,7 +21,7 @@ func topicNamed(name string) kmsg.MetadataRequestTopic {
 	return t
 }
 
-// Cluster asks the brokers for the id of their cluster. It returns "" when they do not say.
+// Cluster asks the brokers for the id of their cluster, "" if they do not tell.
 func (c *Client) Cluster(ctx context.Context) (id string, err error) {
 	err = c.Retry(ctx, "reading the cluster's id", func(ctx context.Context) error {
 		req := kmsg.NewPtrMetadataRequest()

@@ -16,7 +16,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Config says where the brokers are, how to connect to them, and how long they may take. A main parses it from the
+// Config tells where the brokers are, how to connect to them, and how long they may take. A main parses it from the
 // environment (caarlos0/env); tests fill it in.
 type Config struct {
 	Brokers   []string `env:"KAFKA_BROKERS" desc:"host:port, comma separated; empty: the embedded broker"`
@@ -42,7 +42,7 @@ type Config struct {
 	Compression    string        `env:"STREAM_COMPRESSION" envDefault:"none" desc:"none, gzip, snappy, lz4 or zstd"`
 	SessionTimeout time.Duration `env:"STREAM_SESSION_TIMEOUT" envDefault:"10s" desc:"silence after which a process loses its lanes; a request to a broker may take as long, and at least 10s, before it is tried again"`
 
-	RequestTimeout time.Duration // after which a request to a broker is given up; 0: as SessionTimeout says
+	RequestTimeout time.Duration // after which a request to a broker is given up; 0: derived from SessionTimeout
 	DrainTimeout   time.Duration `envDefault:"5s"` // longest time to finish work in hand before a lane is given up
 }
 
@@ -58,7 +58,7 @@ const maxRetention = 100 * 365 * 24 * time.Hour
 
 const maxNamespace = 100 // a Kafka topic name has at most 249 characters
 
-// leastRequestTimeout is what a broker may take to answer, however short a session is.
+// leastRequestTimeout is the minimum that a broker gets to answer, however short a session is.
 const leastRequestTimeout = 10 * time.Second
 
 // PerRequest returns the time after which a request to a broker is given up.
@@ -140,7 +140,7 @@ func isPort(s string) bool {
 	return err == nil && n > 0 && n < 1<<16
 }
 
-// IsTopicName reports whether s may be a topic, or the beginning of its name.
+// IsTopicName reports whether s may be a topic's name, or the beginning of one.
 func IsTopicName(s string) bool {
 	for _, r := range s {
 		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-') {
@@ -166,7 +166,7 @@ func compression(name string) (kafka.Compression, error) {
 	return 0, fmt.Errorf("STREAM_COMPRESSION=%s: want none, gzip, snappy, lz4 or zstd", name)
 }
 
-// GroupID returns the name of the consumer group that shares out the lanes of a stage.
+// GroupID returns the name of the consumer group that assigns the lanes of a stage.
 func (c Config) GroupID(stage string) string {
 	return schemas.Topic("pairstream-" + stage).Name(c.Namespace)
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// maxZstdWindow is the most memory that a frame of zstd may demand to look back. Only --ultra asks for more.
+// maxZstdWindow bounds the window that a zstd frame may demand. Only --ultra asks for more.
 const maxZstdWindow = 8 << 20
 
-var errTooLarge = errors.New("larger than what is allowed")
+var errTooLarge = errors.New("larger than allowed")
 
-// decompress returns at most limit bytes of what data expands to. It returns errTooLarge when there is more.
+// decompress expands data to at most limit bytes, or returns errTooLarge.
 func decompress(codec kafka.Compression, data []byte, limit int) ([]byte, error) {
 	var from io.Reader
 	switch codec {
@@ -81,7 +81,7 @@ func unsnap(data []byte, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// appendBlock decodes a block of snappy, whose head says how large it will be.
+// appendBlock decodes a snappy block, whose head states its decompressed size.
 func appendBlock(out, block []byte, limit int) ([]byte, error) {
 	n, err := snappy.DecodedLen(block)
 	if err != nil {

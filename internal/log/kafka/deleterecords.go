@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// DeleteRecords removes what lies before an offset of a partition, as retention does. It is for tests and simulations:
-// no stage deletes records, and the brokers must do without TLS and SASL.
+// DeleteRecords deletes the records before an offset of a partition, as retention does. It is for tests and
+// simulations: no stage deletes records, and it supports neither TLS nor SASL.
 func DeleteRecords(ctx context.Context, brokers []string, topic string, partition int, offset int64) error {
 	c := &Client{addr: kafka.TCP(brokers...), transport: &kafka.Transport{ClientID: clientID, MetadataTopics: []string{topic}}}
 	defer c.Close()
@@ -26,7 +26,7 @@ func DeleteRecords(ctx context.Context, brokers []string, topic string, partitio
 		err = kafka.Error(resp.Topics[0].Partitions[0].ErrorCode)
 	}
 	if err != nil {
-		return fmt.Errorf("deleting what lies before offset %d of %s, partition %d: %w", offset, topic, partition, err)
+		return fmt.Errorf("deleting records before offset %d of %s, partition %d: %w", offset, topic, partition, err)
 	}
 	return nil
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// batchRooms holds the memory of batches that were sent.
+// batchRooms pools the memory of batches that were sent.
 var batchRooms = sync.Pool{New: func() any { return new([]byte) }}
 
 // appendBatch writes messages as a batch of Kafka's format 2, with one time for all. kafka-go writes the same bytes,
-// but makes several objects of every record.
+// but allocates several objects for every record.
 func appendBatch(dst []byte, batch Batch, at time.Time, codec kafka.Compression) ([]byte, error) {
 	size := int64(batchHead)
 	for i := range batch.Len() {

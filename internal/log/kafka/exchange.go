@@ -13,15 +13,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// exchange is a request on its way over a connection of kafka-go's, written and read by kmsg. The codecs of kafka-go
-// know fewer requests and older versions. They copy batches into pages. And they trust what a batch says of itself:
-// they allocate as many records and headers as it announces, and decompress without a bound. kmsg leaves batches as
-// bytes.
+// exchange is a request that kmsg encodes and decodes, sent over a connection of kafka-go's. kafka-go's own codecs know
+// fewer requests and older versions, and copy batches into pages. They also trust a batch's claims: they allocate as
+// many records and headers as it announces, and decompress without a bound. kmsg leaves batches as bytes.
 type exchange struct {
 	req     kmsg.Request
 	to      route
-	version int16                               // 0: the latest that brokers and kafka-go know
-	write   func(version int16) ([]byte, error) // makes the request; nil: kmsg does
+	version int16                               // 0: the latest that both the brokers and kafka-go know
+	write   func(version int16) ([]byte, error) // encodes the request; nil: kmsg does
 }
 
 // answer is the answer to an exchange.
@@ -109,7 +108,7 @@ func (e *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		return nil, err
 	}
 	b := body.Bytes()
-	if resp.IsFlexible() { // tags of the head, which nobody sends
+	if resp.IsFlexible() { // tags of the head, which no broker sends
 		if len(b) == 0 || b[0] != 0 {
 			return nil, fmt.Errorf("answer to request %s has tags in its head, want none", kmsg.NameForKey(e.req.Key()))
 		}
@@ -118,5 +117,5 @@ func (e *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	return answer{resp}, resp.ReadFrom(b)
 }
 
-// largeAnswer is the size from which on room is made for an answer as it comes.
+// largeAnswer is the size above which the buffer of an answer grows as its bytes arrive.
 const largeAnswer = 4 << 20

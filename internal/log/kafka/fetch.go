@@ -13,29 +13,29 @@ import (
 
 const (
 	fetchWait     = 500 * time.Millisecond // how long a broker holds a fetch that has nothing to return
-	maxFetchBytes = 1 << 20                // a broker still returns a larger batch when it is the first
-	stallAfter    = 10 * time.Second       // without a record fetched, though there are records to fetch
-	batchRoom     = 1 << 20                // how much larger than a record a decompressed batch may be
-	maxBadSums    = 3                      // times that a batch is read whose checksum does not match
+	maxFetchBytes = 1 << 20                // a broker still returns a first batch that is larger
+	stallAfter    = 10 * time.Second       // without a record, while the broker has some
+	batchRoom     = 1 << 20                // allowance for a decompressed batch over the size of a record
+	maxBadSums    = 3                      // reads of a batch whose checksum does not match
 )
 
-// Fetcher reads one lane of a topic ahead of its user, within a budget of bytes. It knows nothing of seqs.
+// Fetcher reads one lane of a topic ahead of its user, within a budget of bytes. It ignores seqs.
 type Fetcher struct {
 	client *Client
 	topic  schemas.Topic
 	lane   int
 	held   func(bytes int64)
 
-	expect  int // how many records the last fetch had
-	badSums int // how many fetches in a row began with a checksum that does not match
+	expect  int // number of records of the last fetch
+	badSums int // fetches in a row that began with a wrong checksum
 
 	high   atomic.Int64 // offset after the last record that the broker has, as of the last fetch
-	passed atomic.Int64 // offset after all that was put into chunk or passed over
+	passed atomic.Int64 // offset after all records put into chunk or skipped
 
 	mu     sync.Mutex
 	budget int64    // most bytes to hold, besides one fetch
 	chunk  []Record // read, not yet taken
-	bytes  int64    // in chunk and in what was taken last
+	bytes  int64    // in chunk and in the records last taken
 	failed error
 
 	ready  chan struct{} // signals that chunk or failed has changed
@@ -44,8 +44,8 @@ type Fetcher struct {
 	done   chan struct{}
 }
 
-// Fetch begins to read a lane from an offset. held is called with every change of the bytes that the fetcher holds;
-// they may exceed the budget by one fetch.
+// Fetch begins to read a lane from an offset. It calls held with every change of the bytes that the fetcher holds,
+// which may exceed the budget by one fetch.
 func (c *Client) Fetch(topic schemas.Topic, lane int, offset, budget int64, held func(bytes int64)) *Fetcher {
 	ctx, cancel := context.WithCancel(context.Background()) // ends with Close: a reader outlives the call that opened it
 	f := &Fetcher{
@@ -65,16 +65,16 @@ func (c *Client) Fetch(topic schemas.Topic, lane int, offset, budget int64, held
 	return f
 }
 
-// Move closes the fetcher, and returns one that begins at another offset.
+// Move closes the fetcher, and returns one that starts at another offset.
 func (f *Fetcher) Move(offset int64) *Fetcher {
 	f.Close()
 	return f.client.Fetch(f.topic, f.lane, offset, f.budget, f.held)
 }
 
-// Topic returns the topic that is read.
+// Topic returns the fetcher's topic.
 func (f *Fetcher) Topic() schemas.Topic { return f.topic }
 
-// Lane returns the lane that is read.
+// Lane returns the fetcher's lane.
 func (f *Fetcher) Lane() int { return f.lane }
 
 // Ready signals that there may be something new to take.
@@ -94,8 +94,8 @@ func (f *Fetcher) Close() {
 	f.bytes = 0
 }
 
-// Take returns what was read since the last Take, and frees the budget of the records taken before. It returns
-// nothing when nothing is at hand.
+// Take returns the records read since the last Take, and frees the budget of the records taken before. It does not
+// wait.
 func (f *Fetcher) Take() ([]Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -155,7 +155,7 @@ func (f *Fetcher) run(ctx context.Context, offset int64) error {
 	}
 }
 
-// Idle reports whether there is nothing to take.
+// Idle reports whether no records are at hand.
 func (f *Fetcher) Idle() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,8 +206,7 @@ func (f *Fetcher) waitForSpace(ctx context.Context) error {
 	}
 }
 
-// fetch reads the records at offset and after. It returns as next the offset after them, which lies further when
-// fetch passed over control batches.
+// fetch reads the records from offset on. It returns the offset after them and after any control batches as next.
 func (f *Fetcher) fetch(ctx context.Context, offset int64) (records []Record, next int64, err error) {
 	rctx, cancel := context.WithTimeout(ctx, fetchWait+f.client.cfg.PerRequest())
 	defer cancel()

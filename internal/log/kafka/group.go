@@ -15,7 +15,7 @@ import (
 )
 
 // groupDialer makes the connections of one consumer group. kafka-go waits for the answer to a join as long as a
-// rebalance may last, even when the group is closed meanwhile. hangUp then ends the wait.
+// rebalance may last, even if the group is closed meanwhile. hangUp ends that wait.
 type groupDialer struct {
 	sec    *security
 	mu     sync.Mutex
@@ -23,7 +23,7 @@ type groupDialer struct {
 	hungUp bool
 }
 
-// lastWords is the most time that leaving a group may take.
+// lastWords bounds the time to leave a group.
 const lastWords = 2 * time.Second
 
 func (d *groupDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -35,29 +35,29 @@ func (d *groupDialer) dial(ctx context.Context, network, address string) (net.Co
 	defer d.mu.Unlock()
 	c := &groupConn{Conn: conn, d: d}
 	d.conns[c] = true
-	patience := dialTimeout // kafka-go would wait without end for the first answer when it authenticates
-	if d.hungUp {           // only leaving the group is left to do
+	patience := dialTimeout // while authenticating, kafka-go would wait for the first answer without a limit
+	if d.hungUp {           // only the request to leave the group remains
 		patience = lastWords
 	}
 	c.silence = time.AfterFunc(patience, func() { _ = c.Close() })
 	return c, nil
 }
 
-// hangUp closes all connections. Connections made later live shortly.
+// hangUp closes all connections. Later ones live only shortly.
 func (d *groupDialer) hangUp() {
 	d.mu.Lock()
 	d.hungUp = true
 	conns := maps.Clone(d.conns)
 	d.mu.Unlock()
 	for c := range conns {
-		_ = c.Close() // whoever uses it sees the error
+		_ = c.Close() // its user sees the error
 	}
 }
 
 type groupConn struct {
 	net.Conn
 	d       *groupDialer
-	silence *time.Timer // ends the connection if nothing is heard
+	silence *time.Timer // closes the connection after too long a silence
 }
 
 func (c *groupConn) Read(p []byte) (int, error) {
@@ -80,23 +80,23 @@ func (c *groupConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A member learns of a rebalance by its next heartbeat, drains, and joins again. A member that takes longer than the
-// time for rebalancing loses its lanes with its work. So heartbeats are frequent whatever the session timeout is. The
-// margin leaves time for a machine that is busy with other things.
+// A member learns of a rebalance from its next heartbeat, drains, and joins again. A member that takes longer than the
+// rebalance timeout loses its lanes and its work. So heartbeats are frequent, whatever the session timeout. The margin
+// leaves time for a busy machine.
 const (
 	slowestHeartbeat = time.Second
 	rejoinMargin     = 5 * time.Second
 )
 
 // Patience returns how long a rebalance waits for work in hand. No heartbeat goes out meanwhile, so it is well below
-// the session timeout. A lane that is busy for longer goes on beside the rebalance.
+// the session timeout. A lane that is busy for longer continues beside the rebalance.
 func (c Config) Patience() time.Duration { return min(c.DrainTimeout, c.SessionTimeout/2) }
 
-// Group is the part of this process in the consumer group that shares out the lanes of a stage.
+// Group is this process's membership in the consumer group that assigns the lanes of a stage.
 type Group struct {
 	client *Client
 	stage  string
-	topic  string // whose partitions are shared out
+	topic  string // its partitions are the lanes
 	group  *kafka.ConsumerGroup
 	dialer *groupDialer
 	share  *balancer
@@ -129,15 +129,15 @@ func (c *Client) newGroup(name string, topic schemas.Topic, share kafka.GroupBal
 	return group, nil
 }
 
-// Generation is the time for which the members of a group, and their lanes, stay the same.
+// Generation is a period in which the members of a group and their lanes stay the same.
 type Generation struct {
 	Lanes      []int // of this process
 	group      *Group
 	generation *kafka.Generation
 }
 
-// Next joins the group anew when its members have changed, until that succeeds. It returns an error when the brokers
-// refuse the group for good, or ctx ends.
+// Next joins the group again when its members have changed, and retries until that succeeds. It returns an error when
+// the brokers refuse the group for good, or ctx ends.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	for {
 		gen, err := g.group.Next(ctx)
@@ -163,8 +163,8 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	}
 }
 
-// Leave leaves the group. It calls wait, which returns when the lanes are given up, and then has little patience with
-// brokers.
+// Leave leaves the group. It first calls wait, which returns when the lanes are given up, and then waits only shortly
+// for the brokers.
 func (g *Group) Leave(wait func()) error {
 	left := make(chan error, 1)
 	go func() { left <- g.group.Close() }()
@@ -180,15 +180,16 @@ func (g *Group) Leave(wait func()) error {
 	}
 }
 
-// Start runs f beside the generation, whose end is that of f's context. The generation also ends when f returns.
+// Start runs f beside the generation. The end of the generation ends f's context, and the return of f ends the
+// generation.
 func (g *Generation) Start(f func(context.Context)) { g.generation.Start(f) }
 
-// Commit tells the group what is new. The next call says what this one could not.
+// Commit commits new offsets to the group. Offsets that fail go with the next call.
 func (g *Generation) Commit(ctx context.Context, c *Commits) error {
 	return g.group.client.commit(ctx, g.group.stage, c, int(g.generation.ID), g.generation.MemberID)
 }
 
-// Unowned returns how many lanes of a stage's input no member of its group has. It is 0 while members join.
+// Unowned returns the number of a stage's lanes that no member of its group has. It is 0 while members join.
 func (c *Client) Unowned(ctx context.Context, stage string, input schemas.Topic) (int, error) {
 	ctx, cancel := c.request(ctx)
 	defer cancel()

@@ -13,13 +13,12 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Lead calls do while this process leads all that call Lead with the same name: at most one does at a time. The leader
-// is who owns the only partition of topic in a consumer group. The context of do ends when the lead is lost; do must
-// return soon then, and others wait for it, for [Config.DrainTimeout] and a little more. Lead returns the error of do,
-// or that of ctx.
+// Lead calls do while this process leads all callers with the same name: at most one runs do at a time. The leader owns
+// the only partition of topic in a consumer group. The context of do ends when the lead is lost; do must return soon
+// then. Others wait for it for [Config.DrainTimeout] and a little more. Lead returns the error of do, or that of ctx.
 //
-// A process that is stopped for longer than [Config.SessionTimeout], and goes on, may do for a moment what the next
-// leader does already.
+// A process that is suspended for longer than [Config.SessionTimeout] may, for a moment after it wakes, run do beside
+// the next leader.
 func (c *Client) Lead(ctx context.Context, name string, topic schemas.Topic, do func(context.Context) error) error {
 	group, err := c.newGroup(name, topic, kafka.RangeGroupBalancer{}, c.dialer())
 	if err != nil {
@@ -48,7 +47,7 @@ func (c *Client) leadIn(ctx context.Context, group *kafka.ConsumerGroup, topic s
 		}
 		ended := make(chan error, 1)
 		generation.Start(func(generation context.Context) {
-			lead, cancel := context.WithCancel(ctx) // not of the generation's, whose error is none of package context
+			lead, cancel := context.WithCancel(ctx) // not from the generation's context, whose error is not one of package context
 			defer cancel()
 			defer context.AfterFunc(generation, cancel)()
 			ended <- do(lead)
@@ -67,7 +66,7 @@ func (c *Client) dialer() *kafka.Dialer {
 	return &kafka.Dialer{ClientID: clientID, Timeout: dialTimeout + aliveTimeout, DialFunc: c.security.dialAlive, SASLMechanism: c.security.sasl}
 }
 
-// Foreign reads a topic that is none of the log's, from its end at the call of [Log.OpenForeign].
+// Foreign reads a topic outside the log, from its end at the call of [Client.OpenForeign].
 type Foreign struct {
 	topic   string
 	readers []*kafka.Reader
@@ -76,7 +75,8 @@ type Foreign struct {
 // foreignWait is the longest that a broker holds back an answer.
 const foreignWait = 250 * time.Millisecond
 
-// OpenForeign opens a topic, on brokers with the log's encryption and authentication; none: on the log's.
+// OpenForeign opens a topic on the given brokers, or on the log's if there are none, with the log's encryption and
+// authentication.
 func (c *Client) OpenForeign(ctx context.Context, brokers []string, topic string) (*Foreign, error) {
 	if len(brokers) == 0 {
 		brokers = c.cfg.Brokers

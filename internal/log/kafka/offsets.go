@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Commits collects the offsets of all lanes of a generation, to be committed in one request. It also collects what
-// each lane has to say of itself. That goes with the offset, so that whoever asks for a stage's lag sees it.
+// Commits collects the offsets of all lanes of a generation, to be committed in one request. It also collects the
+// lanes' states, which go with the offsets, so that a query for a stage's lag shows them.
 type Commits struct {
 	mu      sync.Mutex
 	offsets map[laneKey]int64
@@ -27,7 +27,7 @@ type laneKey struct {
 	lane  int
 }
 
-// NewCommits makes the commits of a generation. It knows what the generation before has committed.
+// NewCommits makes the commits of a generation. It knows the offsets that the generation before has committed.
 func NewCommits(before *Commits) *Commits {
 	c := &Commits{offsets: make(map[laneKey]int64), states: make(map[laneKey]string), changed: make(map[laneKey]bool)}
 	if before != nil {
@@ -39,7 +39,7 @@ func NewCommits(before *Commits) *Commits {
 	return c
 }
 
-// Reached notes how far the work is in a lane.
+// Reached records the progress of a lane.
 func (c *Commits) Reached(topic schemas.Topic, lane int, offset int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *Commits) Reached(topic schemas.Topic, lane int, offset int64) {
 	c.offsets[p], c.changed[p] = offset, true
 }
 
-// Say notes what a lane has to say of itself. Empty takes back what was said.
+// Say sets the state of a lane. An empty text clears it.
 func (c *Commits) Say(topic schemas.Topic, lane int, state string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *Commits) Say(topic schemas.Topic, lane int, state string) {
 // maxState is the most bytes of a lane's state. Brokers take 4096 with an offset.
 const maxState = 1000
 
-// take returns what has changed since the last call.
+// take returns the changes since the last call.
 func (c *Commits) take() map[schemas.Topic][]kafka.OffsetCommit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *Commits) take() map[schemas.Topic][]kafka.OffsetCommit {
 	return topics
 }
 
-// again keeps what a request could not commit for the next one, unless there is something newer by then.
+// again keeps the changes of a failed request for the next one, unless newer ones have come.
 func (c *Commits) again(topics map[schemas.Topic][]kafka.OffsetCommit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,8 +88,8 @@ func (c *Commits) again(topics map[schemas.Topic][]kafka.OffsetCommit) {
 	}
 }
 
-// Commit tells the consumer group of a stage what is new, for a process that is no member. The next call says what this
-// one could not.
+// Commit commits new offsets to the consumer group of a stage, for a process that is no member. Offsets that fail go
+// with the next call.
 func (c *Client) Commit(ctx context.Context, stage string, what *Commits) error {
 	return c.commit(ctx, stage, what, -1, "")
 }
@@ -127,16 +127,16 @@ func (c *Client) commitOffsets(ctx context.Context, req *kafka.OffsetCommitReque
 	return nil
 }
 
-// LaneLag says how far a stage is in one lane of one of its inputs.
+// LaneLag is a stage's progress in one lane of one of its inputs.
 type LaneLag struct {
 	Topic     schemas.Topic
 	Lane      int
 	Committed int64  // offset that the stage has reached, -1 when it has not begun; about a second old
 	End       int64  // offset after the last record
-	State     string // what the lane has to say: that it is parked, or what it waits for; empty: it is at work
+	State     string // state of the lane: parked, or the record that it waits for; empty: it is at work
 }
 
-// Lag reads what a stage has committed, for dashboards.
+// Lag reads the committed offsets of a stage, for dashboards.
 func (c *Client) Lag(ctx context.Context, stage string, inputs ...schemas.Topic) ([]LaneLag, error) {
 	lanes := make([]int, c.cfg.Lanes)
 	for i := range lanes {

@@ -16,7 +16,7 @@ import (
 // maxAckTimeout is the longest wait for an ack.
 const maxAckTimeout = 5 * time.Minute
 
-// ErrTooLarge marks a record that its topic does not take.
+// ErrTooLarge marks a record that its topic refuses for its size.
 var ErrTooLarge = errors.New("record is larger than its topic takes")
 
 // TooLarge reports whether the brokers have refused a batch for its size.
@@ -27,18 +27,18 @@ type Delivery struct {
 	Topic schemas.Topic
 	Lane  int
 	Batch Batch
-	Clock func() time.Time // stamps the records; brokers replace it by their own time
-	// Arrived reports whether the batch is in the log. It is asked when an answer was lost or late.
+	Clock func() time.Time // time stamp of the records; brokers may replace it by their own time
+	// Arrived reports whether the batch is in the log. Deliver calls it when an answer was lost or late.
 	Arrived func(context.Context) (bool, error)
 }
 
-// Unknown is the offset of a batch that was found in the log, where its answer was lost.
+// Unknown is the offset of a batch that was found in the log after its answer was lost.
 const Unknown = -1
 
 // Deliver sends a batch, with acks from all in-sync replicas, until the broker has acknowledged it. It returns the
-// offset of the first record, or [Unknown]. When an answer is lost or late, the batch may be in the log all the same.
-// So Deliver looks for it there, and the next answer may take twice as long. Otherwise a broker whose acks take longer
-// than the timeout would append the batch again without end.
+// offset of the first record, or [Unknown]. After a lost or late answer the batch may still be in the log. So Deliver
+// looks for it there, and doubles the time for the next answer. Otherwise a broker whose acks take longer than the
+// timeout would append the batch again without end.
 func (c *Client) Deliver(ctx context.Context, d Delivery) (offset int64, err error) {
 	var pause Backoff
 	what, timeout := fmt.Sprintf("writing to %s, lane %d", c.Name(d.Topic), d.Lane), c.cfg.PerRequest()
@@ -75,7 +75,7 @@ func answered(err error) bool {
 	return errors.As(err, &refused) && !errors.Is(err, kafka.RequestTimedOut)
 }
 
-// produce sends a batch once, and returns the offset at which the broker has put it.
+// produce sends a batch once, and returns the offset that the broker gave it.
 func (c *Client) produce(ctx context.Context, d *Delivery, timeout time.Duration) (offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func (c *Client) produce(ctx context.Context, d *Delivery, timeout time.Duration
 		return *room, nil
 	}})
 	if err != nil {
-		return 0, err // the transport may still read the room
+		return 0, err // the transport may still read the buffer
 	}
 	batchRooms.Put(room)
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {

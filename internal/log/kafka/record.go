@@ -6,10 +6,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Position is a place in one lane of a topic.
+// Position is a position in one lane of a topic.
 type Position struct {
 	Offset int64 // next offset to read
-	Seq    int64 // seq of the next record that is new; 0 on topics without seqs
+	Seq    int64 // next expected seq; 0 on topics without seqs
 }
 
 // TopicPosition is a position in a lane of one topic.
@@ -28,7 +28,7 @@ type Header struct {
 type Record struct {
 	Topic  schemas.Topic
 	Lane   int
-	Offset int64 // for messages; repetitions in the log shift it, so what a stage emits may depend on Seq, not on it
+	Offset int64 // for messages; repetitions in the log shift it, so a stage's output may depend on Seq but not on Offset
 	Seq    int64 // -1 on topics without seqs
 	Schema string
 	Value  []byte
@@ -36,8 +36,8 @@ type Record struct {
 
 	Key        []byte // nil: none. Notes have one.
 	Headers    []Header
-	Unreadable error           // why what is here cannot be read; the record is set aside
-	Others     []TopicPosition // positions of the inputs that a stage reads beside this one, when it was handed out
+	Unreadable error           // why the record cannot be read; it is set aside
+	Others     []TopicPosition // positions of a stage's other inputs when it got this record
 }
 
 // Header returns the value of the named message header.
@@ -50,15 +50,15 @@ func (r Record) Header(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// Position returns the place of the record.
+// Position returns the position of the record.
 func (r Record) Position() Position { return Position{Offset: r.Offset, Seq: max(r.Seq, 0)} }
 
 // Next returns the position after the record.
 func (r Record) Next() Position { return Position{Offset: r.Offset + 1, Seq: r.Seq + 1} }
 
 const (
-	recordOverhead = 256 // what a record takes besides its bytes, roughly
-	headerOverhead = 64  // what a header takes besides its bytes
+	recordOverhead = 256 // rough size of a record besides its bytes
+	headerOverhead = 64  // rough size of a header besides its bytes
 )
 
 func (r *Record) size() int64 {
@@ -77,7 +77,7 @@ func sizeOf(records []Record) int64 {
 	return n
 }
 
-// Message is a record on its way to the brokers.
+// Message is a record to be sent to the brokers.
 type Message struct {
 	Topic   schemas.Topic
 	Lane    int
@@ -86,7 +86,7 @@ type Message struct {
 	Headers []Header
 }
 
-// Batch is the messages of one lane that go out together.
+// Batch is a list of messages of one lane that go out together.
 type Batch interface {
 	Len() int
 	Message(i int) *Message
@@ -97,7 +97,7 @@ const (
 	headerWire   = 10
 )
 
-// Size returns the bytes that a message takes in memory, roughly.
+// Size returns roughly the bytes that a message takes in memory.
 func (m *Message) Size() int64 {
 	n := int64(len(m.Value)) + int64(len(m.Key)) + recordOverhead
 	for _, h := range m.Headers {
@@ -106,12 +106,12 @@ func (m *Message) Size() int64 {
 	return n
 }
 
-// WireSize returns the size of a batch of this message alone. The result is exact or a little too large.
+// WireSize returns the size of a batch with only this message. The result is exact or a little too large.
 func (m *Message) WireSize() int64 {
 	return int64(len(m.Value)) + int64(len(m.Key)) + wireOverhead + m.HeaderSize()
 }
 
-// HeaderSize returns the bytes that the headers take in a batch, or a little more.
+// HeaderSize returns the bytes that the headers take in a batch. The result is exact or a little too large.
 func (m *Message) HeaderSize() (n int64) {
 	for _, h := range m.Headers {
 		n += int64(len(h.Key)) + int64(len(h.Value)) + headerWire

@@ -45,19 +45,19 @@ func (c *Client) Retry(ctx context.Context, what string, op func(ctx context.Con
 	}
 }
 
-// pause waits after a failure, the longer the more there were in a row. It returns an error when ctx ends.
+// pause waits after a failure, for longer after more failures in a row. It returns an error when ctx ends.
 func (c *Client) pause(ctx context.Context, b *Backoff, what, reconnecting string, err error) error {
 	b.warn(c.logger, what, err)
 	if b.tries == reconnectAfter {
 		c.reconnect(reconnecting)
 	}
 	if b.Wait(ctx) != nil {
-		return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
+		return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // the fault is transient: only the interruption ends this
 	}
 	return nil
 }
 
-// reconnectAfter is the number of failures in a row after which the connections themselves count as the cause.
+// reconnectAfter is the number of failures in a row after which the connections themselves are replaced.
 const reconnectAfter = 5
 
 // Backoff is a pause that doubles, with a little noise so that owners of many lanes do not retry in step.
@@ -83,17 +83,17 @@ func (b *Backoff) Wait(ctx context.Context) error {
 	}
 }
 
-// warn logs the first failure of a row and then every tenth, so that an outage does not flood the log.
+// warn logs the first failure in a row and then every tenth, so that an outage does not flood the log.
 func (b *Backoff) warn(logger *slog.Logger, what string, err error) {
 	if b.tries%10 == 0 {
 		logger.Warn("retrying", keyWhat, what, keyCount, b.tries, keyErr, err)
 	}
 }
 
-// Reset begins anew, after a success.
+// Reset restarts the backoff after a success.
 func (b *Backoff) Reset() { b.tries = 0 }
 
-// forGood are the broker's answers that waiting does not change.
+// forGood are broker errors that waiting does not change.
 var forGood = []error{
 	kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
 	kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.InvalidTopic, kafka.MessageSizeTooLarge,
@@ -120,14 +120,14 @@ func Refuses(err error) bool {
 	return errors.As(err, &refused)
 }
 
-// NotAllowed reports whether the brokers do not let this process see or change a topic.
+// NotAllowed reports whether the brokers deny this process access to a topic.
 func NotAllowed(err error) bool { return errors.Is(err, kafka.TopicAuthorizationFailed) }
 
-// NotThere reports whether a lane does not have the offset from which to read.
+// NotThere reports whether a lane does not have the requested offset.
 func NotThere(err error) bool { return errors.Is(err, kafka.OffsetOutOfRange) }
 
-// IsTransient reports whether an error is a fault that may pass. It asks for a kafka.Error first, which has the methods
-// of a net.Error but is none.
+// IsTransient reports whether an error is a fault that may pass. It checks for a kafka.Error first, which has the
+// methods of a net.Error but is not one.
 func IsTransient(err error) bool {
 	var netErr net.Error
 	var kafkaErr kafka.Error

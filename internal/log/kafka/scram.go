@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/internal/base/display"
 )
 
-// boundedScram is kafka-go's SCRAM, and refuses a broker that asks for work without end. The library has a lower
-// bound on the number of iterations and no upper one. So a false broker could keep a processor busy for hours.
+// boundedScram is kafka-go's SCRAM with an upper bound on the iterations that a broker may demand. The library has only
+// a lower one. So a false broker could keep a processor busy for hours.
 type boundedScram struct{ sasl.Mechanism }
 
 func newScram(name, user string, password display.Secret) (sasl.Mechanism, error) {

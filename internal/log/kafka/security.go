@@ -32,13 +32,13 @@ const (
 	probeTimeout = 3500 * time.Millisecond // leaves time for the second look at a broker that does not answer
 )
 
-// aliveTimeout is the longest that a broker may take to answer the first question.
+// aliveTimeout bounds the time of a broker's first answer.
 const aliveTimeout = 1500 * time.Millisecond
 
-// aliveFor is the time for which an answer counts.
+// aliveFor is the time for which an answer proves that a broker is alive.
 const aliveFor = 5 * time.Second
 
-// security says how to make connections. Every connection goes through dial.
+// security makes connections. Every connection goes through dial.
 type security struct {
 	tls  *tls.Config
 	sasl sasl.Mechanism
@@ -90,8 +90,8 @@ func newTLS(cfg Config) (*tls.Config, error) {
 	return c, nil
 }
 
-// dial connects. It reaches a broker of this process through memory. With TLS it shakes hands. A refused certificate is
-// then an error of its own, not a broken connection later.
+// dial connects. It reaches a broker of this process through memory. With TLS it completes the handshake, so that a
+// refused certificate is reported as such, not as a broken connection later.
 func (s *security) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.tls == nil {
 		if conn, err := broker.DialInProcess(ctx, address); conn != nil || err != nil {
@@ -121,9 +121,8 @@ func (s *security) dial(ctx context.Context, network, address string) (net.Conn,
 	return tc, nil
 }
 
-// dialAlive dials a broker and checks that it answers. kafka-go is content with the first of several brokers that
-// accepts a connection. But a process that hangs still accepts some, and would keep a client from finding its leaders
-// or its group.
+// dialAlive dials a broker and checks that it answers. kafka-go takes the first of several brokers that accepts a
+// connection. But a hanging broker still accepts some, and would keep a client from finding its leaders or its group.
 func (s *security) dialAlive(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.many && !s.answered(address) {
 		actx, cancel := context.WithTimeout(ctx, aliveTimeout)
@@ -152,7 +151,7 @@ func (e *handshakeError) Unwrap() error { return e.err }
 // probe asks all brokers for the cluster's members, until one answers. With explain, it takes at most five seconds.
 func probe(caller context.Context, cfg Config, sec *security) error {
 	ctx, cancel := context.WithTimeout(caller, probeTimeout)
-	defer cancel() // also ends the questions that are still open
+	defer cancel() // also ends the requests that are still open
 	results := make(chan error, len(cfg.Brokers))
 	for _, broker := range cfg.Brokers {
 		go func() { results <- probeBroker(ctx, broker, sec) }()
@@ -185,7 +184,7 @@ func probeBroker(ctx context.Context, broker string, sec *security) error {
 	d.DialFunc = func(dctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := sec.dial(dctx, network, address)
 		if err == nil {
-			// kafka-go waits without end while it authenticates, and takes back deadlines that are set here.
+			// kafka-go waits without a limit while it authenticates, and clears deadlines that are set here.
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
 		return conn, err
@@ -209,7 +208,7 @@ type brokerError struct {
 func (e *brokerError) Error() string { return e.broker + ": " + e.err.Error() }
 func (e *brokerError) Unwrap() error { return e.err }
 
-// explain turns a failed connection into one line that names the setting to look at.
+// explain turns a failed connection into one line that names the setting to check.
 func explain(cfg Config, err error) error {
 	broker, cause := strings.Join(cfg.Brokers, ","), err
 	if be, ok := errors.AsType[*brokerError](err); ok {
@@ -252,8 +251,8 @@ func explain(cfg Config, err error) error {
 	return fmt.Errorf("connecting to Kafka: %s: %s (%w)", setting, sentence, oneLine(cause))
 }
 
-// explainSilence looks once more at a broker that hung up or did not answer. The cause depends on what the other side
-// expects to hear.
+// explainSilence connects once more to a broker that hung up or did not answer. The cause depends on the protocol that
+// the other side expects.
 func explainSilence(cfg Config, broker string, err error) (setting, sentence string) {
 	switch {
 	case !cfg.TLS && speaksTLS(broker):

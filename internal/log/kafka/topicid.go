@@ -11,11 +11,11 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// topicIDVersion is the first version of metadata that has the ids of topics. Kafka has it since 2.8. kafka-go asks for
-// version 8 at most.
+// topicIDVersion is the first version of metadata with the ids of topics, in Kafka since 2.8. kafka-go asks for version
+// 8 at most.
 const topicIDVersion = 10
 
-// TopicID returns the id that the brokers gave a topic when it was made, or "" where they give none. It does not wait
+// TopicID returns the id that the brokers gave a topic when it was created, or "" if they give none. It does not wait
 // for a topic that does not exist.
 func (c *Client) TopicID(ctx context.Context, t schemas.Topic) (id string, err error) {
 	exists := true

@@ -46,7 +46,7 @@ func (c *Client) createTopics(ctx context.Context, missing []schemas.TopicInfo, 
 	})
 }
 
-// awaitTopics waits until every broker knows the new topics. They learn of them one after the other, and the next
+// awaitTopics waits until every broker knows the new topics. Brokers learn of them one after the other, and the next
 // command may ask any of them.
 func (c *Client) awaitTopics(ctx context.Context, only ...schemas.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*c.cfg.PerRequest())
@@ -66,8 +66,8 @@ func (c *Client) awaitTopics(ctx context.Context, only ...schemas.Topic) error {
 	}
 }
 
-// missingSomewhere returns the topics that one of the brokers does not know yet. It passes over a broker that does not
-// answer: it may have gone down, and learns of them when it comes back.
+// missingSomewhere returns the topics that some broker does not know yet. It skips a broker that does not answer: it
+// may be down, and learns of the topics when it returns.
 func (c *Client) missingSomewhere(ctx context.Context, topics []schemas.TopicInfo) ([]schemas.TopicInfo, error) {
 	_, brokers, err := c.partitionCounts(ctx, topics)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Client) missingSomewhere(ctx context.Context, topics []schemas.TopicInf
 	return nil, nil
 }
 
-// topicConfigs returns the topics to create. The embedded broker has no replicas, and knows no unclean election.
+// topicConfigs returns the topics to create. The embedded broker has neither replicas nor unclean elections.
 func (c *Client) topicConfigs(topics []schemas.TopicInfo, unclean bool) []kafka.TopicConfig {
 	var configs []kafka.TopicConfig
 	for _, t := range topics {
@@ -101,7 +101,7 @@ func (c *Client) topicConfigs(topics []schemas.TopicInfo, unclean bool) []kafka.
 	return configs
 }
 
-// wantedMaxMessage returns max.message.bytes of a topic that is created.
+// wantedMaxMessage returns max.message.bytes for a new topic.
 func (c *Client) wantedMaxMessage(t schemas.Topic) int {
 	if t == schemas.DeadLetters {
 		return c.cfg.MaxMessageBytes + deadLetterRoom
@@ -126,11 +126,11 @@ func (c *Client) partitions(t schemas.TopicInfo) int {
 
 var errNoTopic = errors.New("does not exist")
 
-// topicsPatience is the time that a stage waits for topics when it starts. Brokers learn of new topics one after the
-// other. So one broker may not know yet what another has told.
+// topicsPatience is the time that a starting stage waits for topics. Brokers learn of new topics one after the other,
+// so one broker may not know yet what another has told.
 const topicsPatience = 5 * time.Second
 
-// AwaitTopics does the same as CheckTopics, with that patience.
+// AwaitTopics is CheckTopics with that patience.
 func (c *Client) AwaitTopics(ctx context.Context) error {
 	wait, cancel := context.WithTimeout(ctx, min(topicsPatience, c.cfg.PerRequest()))
 	defer cancel()
@@ -144,7 +144,7 @@ func (c *Client) AwaitTopics(ctx context.Context) error {
 }
 
 // CheckTopics reports topics that are missing, have the wrong number of partitions, or a setting that would lose
-// records. Named topics alone are looked at.
+// records. It looks at the named topics; without names at all.
 func (c *Client) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
 	missing, err := c.MissingTopics(ctx, only...)
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *Client) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
 func (c *Client) Lacks(missing []schemas.TopicInfo) error {
 	var names []string
 	for _, t := range missing {
-		if t.Topic == schemas.Judgements || t.Topic == schemas.Forgotten { // of an older log; who writes there makes it
+		if t.Topic == schemas.Judgements || t.Topic == schemas.Forgotten { // an older log lacks it; its first writer creates it
 			continue
 		}
 		names = append(names, c.Name(t.Topic))
@@ -182,8 +182,8 @@ func catalogue(only []schemas.Topic) []schemas.TopicInfo {
 	})
 }
 
-// MissingTopics returns the topics of the catalogue that do not exist, or those of the named ones. One with another
-// number of partitions than the configuration asks for is an error.
+// MissingTopics returns those of the named topics (without names, of the catalogue) that do not exist. A topic whose
+// number of partitions differs from the configuration is an error.
 func (c *Client) MissingTopics(ctx context.Context, only ...schemas.Topic) (missing []schemas.TopicInfo, err error) {
 	topics := catalogue(only)
 	counts, _, err := c.partitionCounts(ctx, topics)
@@ -205,14 +205,13 @@ func (c *Client) MissingTopics(ctx context.Context, only ...schemas.Topic) (miss
 	return missing, errors.Join(problems...)
 }
 
-// Has reports whether a topic exists. Methods that read would wait for one that does not.
+// Has reports whether a topic exists. Reading a missing topic would wait for it.
 func (c *Client) Has(ctx context.Context, t schemas.Topic) (bool, error) {
 	counts, _, err := c.partitionCounts(ctx, []schemas.TopicInfo{{Topic: t}})
 	return counts[t] > 0, err
 }
 
-// partitionCounts returns how many partitions topics have, 0 for those that do not exist, and all brokers of the
-// cluster.
+// partitionCounts returns the number of partitions of topics (0 for missing ones), and all brokers of the cluster.
 func (c *Client) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (counts map[schemas.Topic]int, brokers []kmsg.MetadataResponseBroker, err error) {
 	err = c.Retry(ctx, "reading topics", func(ctx context.Context) (err error) {
 		counts, brokers, err = c.countAt(ctx, anyBroker, topics)
@@ -221,7 +220,7 @@ func (c *Client) partitionCounts(ctx context.Context, topics []schemas.TopicInfo
 	return counts, brokers, err
 }
 
-// countAt does so at one broker.
+// countAt is partitionCounts at one broker.
 func (c *Client) countAt(ctx context.Context, at route, topics []schemas.TopicInfo) (map[schemas.Topic]int, []kmsg.MetadataResponseBroker, error) {
 	byName, ask := make(map[string]schemas.Topic), kmsg.NewPtrMetadataRequest()
 	for _, t := range topics {

@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Names of the settings of a topic that the promise rests on.
+// Settings of a topic that the promise of package stream depends on.
 const (
 	configMaxMessage = "max.message.bytes"
 	configRetention  = "retention.ms"
@@ -25,7 +25,7 @@ const (
 	configMinInsync  = "min.insync.replicas"
 )
 
-// wanted returns the settings with which a topic is created.
+// wanted returns the settings for a new topic.
 func (c *Client) wanted(t schemas.Topic) []kafka.ConfigEntry {
 	keep, _ := c.cfg.retentionOf(t)
 	retention := int64(-1)
@@ -37,7 +37,7 @@ func (c *Client) wanted(t schemas.Topic) []kafka.ConfigEntry {
 		{ConfigName: configRetention, ConfigValue: strconv.FormatInt(retention, 10)},
 		{ConfigName: configSize, ConfigValue: "-1"},
 		{ConfigName: configCleanup, ConfigValue: cleanupPolicy(t)},
-		// A broker refuses records stamped by a clock that is an hour fast, unless the stamps are its own.
+		// With CreateTime a broker refuses records stamped by a clock that is an hour fast.
 		{ConfigName: configTimestamp, ConfigValue: "LogAppendTime"},
 		{ConfigName: configUnclean, ConfigValue: "false"},
 	}
@@ -47,7 +47,7 @@ func (c *Client) wanted(t schemas.Topic) []kafka.ConfigEntry {
 	return entries
 }
 
-// retention parses how long records are kept: of all topics, and of single ones.
+// retention maps topics to the time for which their records are kept.
 func (c Config) retention() (all time.Duration, single map[schemas.Topic]time.Duration, err error) {
 	single = make(map[schemas.Topic]time.Duration)
 	seenAll := false
@@ -77,7 +77,7 @@ func (c Config) retention() (all time.Duration, single map[schemas.Topic]time.Du
 	return all, single, nil
 }
 
-// retentionOf returns how long a topic's records are kept, and what says so. Connect has validated it.
+// retentionOf returns how long a topic's records are kept, and the setting that says so. Connect has validated it.
 func (c Config) retentionOf(t schemas.Topic) (keep time.Duration, variable string) {
 	all, single, _ := c.retention()
 	if d, ok := single[t]; ok {
@@ -86,7 +86,7 @@ func (c Config) retentionOf(t schemas.Topic) (keep time.Duration, variable strin
 	return all, "KAFKA_RETENTION"
 }
 
-// cleanupPolicy returns the setting by which a compacted topic keeps the last note of every key for ever.
+// cleanupPolicy is the setting with which a compacted topic keeps the last note of every key for good.
 func cleanupPolicy(t schemas.Topic) string {
 	if t.Compacted() {
 		return "compact"
@@ -94,19 +94,19 @@ func cleanupPolicy(t schemas.Topic) string {
 	return "delete"
 }
 
-// TopicProblem is a setting of a topic that is not as this configuration wants it.
+// TopicProblem is a setting of a topic that differs from the wanted one.
 type TopicProblem struct {
 	Topic string // its name on the brokers
 	Text  string
-	// Fatal problems lose or reorder records that brokers have acknowledged, whatever the stages do. The others are
-	// an operator's choice, and the log names them.
+	// Fatal problems lose or reorder acknowledged records, whatever the stages do. The others are an operator's choice,
+	// and are logged.
 	Fatal bool
 }
 
 func (p TopicProblem) Error() string { return "topic " + p.Topic + ": " + p.Text }
 
-// TopicProblems asks the brokers for the settings of the named topics that exist, or of all. It also notes how large
-// their records may be. It returns nothing where the brokers do not tell.
+// TopicProblems asks the brokers for the settings of the named topics that exist (without names, of all), and returns
+// the problems. It also remembers the topics' max.message.bytes. It returns nothing if the brokers do not tell.
 func (c *Client) TopicProblems(ctx context.Context, only ...schemas.Topic) ([]TopicProblem, error) {
 	var problems []TopicProblem
 	settings, err := c.TopicSettings(ctx, only...)
@@ -131,7 +131,7 @@ func (c *Client) TopicProblems(ctx context.Context, only ...schemas.Topic) ([]To
 	return problems, err
 }
 
-// judge returns the problem of a setting, if there is one.
+// judge returns the problem of a setting; nil: none.
 func (c *Client) judge(t schemas.Topic, setting, have, want string) []TopicProblem {
 	p := TopicProblem{Topic: c.Name(t), Text: fmt.Sprintf("%s=%s: ", setting, have)}
 	number, _ := strconv.Atoi(have)
@@ -156,17 +156,17 @@ func (c *Client) judge(t schemas.Topic, setting, have, want string) []TopicProbl
 		p.Text += fmt.Sprintf("KAFKA_MAX_MESSAGE_BYTES wants %s: larger records are refused", want)
 	case configRetention, configSize:
 		if t.Compacted() || number == -1 {
-			return nil // compacted, or kept for longer than is wanted
+			return nil // compacted, or kept for longer than wanted
 		}
 		keep, variable := c.cfg.retentionOf(t)
-		p.Text += fmt.Sprintf("%s=%v wants %s: records that were not read may be deleted (`pairstream status --retention`)", variable, keep, want)
+		p.Text += fmt.Sprintf("%s=%v wants %s: unread records may be deleted (`pairstream status --retention`)", variable, keep, want)
 	case configTimestamp:
-		p.Text += "want " + want + ": brokers refuse what a fast clock has stamped"
+		p.Text += "want " + want + ": brokers refuse records stamped by a fast clock"
 	}
 	return []TopicProblem{p}
 }
 
-// TopicSettings returns the settings of the named topics that exist, or of all.
+// TopicSettings returns the settings of the named topics that exist; without names, of all.
 func (c *Client) TopicSettings(ctx context.Context, only ...schemas.Topic) (map[schemas.Topic]map[string]string, error) {
 	req := &kafka.DescribeConfigsRequest{}
 	byName := make(map[string]schemas.Topic)
@@ -207,7 +207,7 @@ func (c *Client) CheckSettings(ctx context.Context, only ...schemas.Topic) error
 			fatal = append(fatal, p)
 			continue
 		}
-		c.logger.Warn("a topic is not as the settings want it", keyTopic, p.Topic, keyReason, p.Text)
+		c.logger.Warn("a topic differs from the settings", keyTopic, p.Topic, keyReason, p.Text)
 	}
 	return errors.Join(fatal...)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// readCommitted asks a broker to keep back what belongs to an open transaction, and to name the aborted ones.
+// readCommitted asks a broker to hold back records of open transactions, and to name the aborted ones.
 const readCommitted = 1
 
 // fetchRaw asks the leader of a lane for its batches from an offset on.

@@ -1,16 +1,15 @@
-// Package msgvalue reads msgpack whose type nobody vouches for: the bytes of a dead letter, and records that are
-// compared field by field. It shows them as JSON and finds the first place where two of them differ.
+// Package msgvalue reads untrusted msgpack of unknown type: the bytes of a dead letter, and records that are compared
+// field by field. It shows them as JSON and finds the first difference of two.
 //
 // Guarantees:
 //
-//  1. [Decode] never panics, and its errors wrap [schemas.ErrMalformed]. It bounds what it allocates: it checks
+//  1. [Decode] never panics, and its errors wrap [schemas.ErrMalformed]. It bounds its allocations by checking
 //     lengths against the bytes that are there. A value has at most 2^20 elements, nested at most 64 deep.
-//  2. A map keeps the order and the repetitions of its keys. So two values are equal exactly if they say the same in
-//     the same order.
+//  2. A map keeps the order and the repetitions of its keys. So two values are equal exactly if they have the same
+//     entries in the same order.
 //
 // A value is nil, bool, int64, uint64 (above the largest int64), float32, float64, string, []byte, []any, [Map] or
-// [Ext]. The package is safe for concurrent use. It does not check values against a schema. The package schemas does
-// that.
+// [Ext]. The package is safe for concurrent use. Package schemas checks values against a schema; this one does not.
 package msgvalue
 
 import (
@@ -105,7 +104,7 @@ func (d *decoder) value(depth int) (any, error) {
 	return nil, nil
 }
 
-// take returns the next n bytes, which Head has found to be there.
+// take returns the next n bytes. Head has checked that they exist.
 func (d *decoder) take(n int64) []byte {
 	from := d.Pos
 	d.Pos += int(n)
@@ -140,8 +139,8 @@ func (d *decoder) mapping(n int64, depth int) (any, error) {
 	return out, nil
 }
 
-// JSON shows a value for people. It keeps the order of maps and shows keys that are no strings as text. It shows
-// bytes as hexadecimal digits, and only the first of them when there are many.
+// JSON shows a value for people. It keeps the order of maps and shows keys that are no strings as text. It shows bytes
+// as hexadecimal digits, shortened when there are many.
 func JSON(v any) []byte {
 	var out bytes.Buffer
 	if err := json.Indent(&out, appendJSON(nil, v), "", "  "); err != nil {
@@ -220,7 +219,7 @@ func keyText(key any) string {
 	return Short(key)
 }
 
-// appendFloat writes as text what JSON has no number for.
+// appendFloat writes values without a JSON number as text.
 func appendFloat(out []byte, v float64, bits int) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return appendText(out, strconv.FormatFloat(v, 'g', -1, bits))

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Difference is a place in two values where they are not the same. A value that is missing on one side is [Missing].
+// Difference is a path at which two values differ. A value that is missing on one side is [Missing].
 type Difference struct {
 	Path string // for example samples[3].text; empty: the whole value
 	A, B any
@@ -18,7 +18,7 @@ type Missing struct{}
 // Equal decides whether two values at a path count as equal although they are not the same. A nil Equal accepts none.
 type Equal func(path string, a, b any) bool
 
-// Diff finds the first difference of a and b, in their order. It passes over what same accepts. same may be nil.
+// Diff finds the first difference of a and b, in their order. It skips differences that same accepts. same may be nil.
 func Diff(a, b any, same Equal) (Difference, bool) {
 	if same == nil {
 		same = never
@@ -49,7 +49,7 @@ func diff(path string, a, b any, same Equal) (Difference, bool) {
 	return Difference{path, a, b}, true
 }
 
-// identical compares what is neither a list nor a map. Not-a-numbers of equal bits are the same.
+// identical compares values that are neither lists nor maps. NaNs with equal bits are the same.
 func identical(a, b any) bool {
 	switch va := a.(type) {
 	case []byte:
@@ -114,8 +114,8 @@ func join(path string, key any) string {
 	return path + "." + keyText(key)
 }
 
-// String shows the place and both sides in one line. It shows a byte string that differs from shortly before the
-// place.
+// String shows the path and both sides in one line. It shows a differing byte string from shortly before the
+// difference.
 func (d Difference) String() string {
 	path := d.Path
 	if path == "" {

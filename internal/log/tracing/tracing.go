@@ -1,11 +1,10 @@
 // Package tracing follows sampled pairs through the stages with OpenTelemetry.
 //
-// The id of a pair is the id of its trace. So every stage samples the same pairs, whoever runs it and however often,
-// and nobody needs to tell the others. A mini-batch with a sampled pair has a trace of its own, whose spans link to its
-// pairs. A step's span links to its mini-batches. Headers carry the context in W3C's form for programs of others.
+// The id of a pair is the id of its trace. So every stage samples the same pairs, in every run, without any exchange. A
+// mini-batch with a sampled pair has its own trace, whose spans link to its pairs. A step's span links to its
+// mini-batches. Headers carry the context in W3C's form for other programs.
 //
-// Spans are recorded when they have ended, with the times that the stages took. A nil [Tracer] is off, and costs
-// nothing.
+// Spans are recorded when they end, with the times that the stages took. A nil [Tracer] is off, and costs nothing.
 package tracing
 
 import (
@@ -30,12 +29,13 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Config says where spans go. OpenTelemetry's library reads its other variables by itself: headers, certificates,
+// Config tells where spans go. OpenTelemetry's library reads its other variables itself: headers, certificates,
 // timeouts.
 type Config struct {
-	Endpoint string  // by HTTP, such as http://jaeger:4318; empty: nowhere
+	Endpoint string  // for HTTP, such as http://jaeger:4318; empty: no tracing
 	Ratio    float64 // share of the pairs that are sampled
-	// Lost is told how many spans could not be sent, and why: at once, then at most once a minute, and at the end.
+	// Lost receives the number of spans that could not be sent, and the cause: at once, then at most once a minute, and
+	// at the end.
 	Lost func(spans int, err error)
 }
 
@@ -49,10 +49,10 @@ type Tracer struct {
 	bound    uint64 // ids below it are sampled, as OpenTelemetry's TraceIDRatioBased does
 }
 
-// newExporter makes what sends spans; see [UseExporter].
+// newExporter makes the exporter of spans; see [UseExporter].
 var newExporter func(context.Context) (sdktrace.SpanExporter, error)
 
-// UseExporter gives the program what sends spans; see package otlp. A program calls it before it makes a tracer.
+// UseExporter sets the exporter of spans; see package otlp. A program calls it before it makes a tracer.
 func UseExporter(n func(context.Context) (sdktrace.SpanExporter, error)) { newExporter = n }
 
 // New makes a tracer. It is nil without an endpoint.
@@ -85,7 +85,7 @@ func boundOf(ratio float64) uint64 {
 // closeTime bounds the time for spans that have not been sent yet.
 const closeTime = 5 * time.Second
 
-// Close sends what has not been sent yet.
+// Close sends the remaining spans.
 func (t *Tracer) Close() error {
 	if t == nil {
 		return nil
@@ -95,7 +95,7 @@ func (t *Tracer) Close() error {
 	return errors.Join(t.provider.ForceFlush(ctx), t.provider.Shutdown(ctx))
 }
 
-// Subject is what a span is about: a sampled pair, or a mini-batch with sampled pairs.
+// Subject is the subject of a span: a sampled pair, or a mini-batch with sampled pairs.
 type Subject struct {
 	Context trace.SpanContext // of the trace's first span
 	Links   []trace.SpanContext
@@ -131,7 +131,7 @@ func first(id trace.TraceID) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: trace.SpanID(sum[:8]), TraceFlags: trace.FlagsSampled, Remote: true})
 }
 
-// Of returns what of a record is sampled. Records without sampled pairs have nothing.
+// Of returns the sampled subjects of a record.
 func (t *Tracer) Of(rec schemas.Record) []Subject {
 	if t == nil {
 		return nil
@@ -178,7 +178,7 @@ func (t *Tracer) batch(b *schemas.Batch) []Subject {
 	return []Subject{{first(trace.TraceID(sum[:16])), links}}
 }
 
-// Traceparent returns the header of what is sampled, empty where several things are.
+// Traceparent returns the header for a sampled subject, or "" for several.
 func Traceparent(subjects []Subject) string {
 	if len(subjects) != 1 {
 		return ""
@@ -211,7 +211,7 @@ type Span struct {
 	Facts    map[string]string
 }
 
-// Record records a span for everything that it is about.
+// Record records a span for all of its subjects.
 func (t *Tracer) Record(subjects []Subject, s Span) {
 	if t == nil {
 		return
@@ -237,7 +237,7 @@ func (t *Tracer) Record(subjects []Subject, s Span) {
 	}
 }
 
-// Step returns what a training step is about: its mini-batches with sampled pairs.
+// Step returns the subjects of a training step: its mini-batches with sampled pairs.
 func Step(batches []Subject, step int64) []Subject {
 	if len(batches) == 0 {
 		return nil
@@ -251,10 +251,10 @@ func Step(batches []Subject, step int64) []Subject {
 	return []Subject{{first(trace.TraceID(sum[:16])), links}}
 }
 
-// tellEvery is the least time between two words about lost spans.
+// tellEvery is the least time between two reports of lost spans.
 const tellEvery = time.Minute
 
-// sender sends spans, and tells how many of them are lost. OpenTelemetry's library would print a line for each try.
+// sender sends spans, and counts the lost ones. OpenTelemetry's library would print a line for each attempt.
 type sender struct {
 	sdktrace.SpanExporter
 	lost func(spans int, err error)
@@ -288,7 +288,7 @@ func (s *sender) Shutdown(ctx context.Context) error {
 	return s.SpanExporter.Shutdown(ctx)
 }
 
-// tell tells what was lost since the last time. The caller holds mu.
+// tell reports the spans lost since the last report. The caller holds mu.
 func (s *sender) tell() {
 	if s.count > 0 && s.lost != nil {
 		s.lost(s.count, s.err)
@@ -296,7 +296,7 @@ func (s *sender) tell() {
 	s.count, s.told = 0, time.Now()
 }
 
-// ids gives the first span of a trace the ids that everybody knows, and others random ones.
+// ids gives the first span of a trace its predictable ids, and other spans random ones.
 type ids struct{}
 
 type idKey struct{}

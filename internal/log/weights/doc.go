@@ -5,12 +5,12 @@
 // borders of its spans (package encoder/service), and notes the choice before it uses them. So:
 //
 //  1. Notes are never replaced: each has a key of its own, and their order is that of the log. Compaction keeps them all.
-//  2. The first valid choice of a place counts. Whoever wants to choose writes a proposal, waits for its ack, reads the notes
-//     again and takes what counts. So all owners of a lane go on alike, also one that was paused and is not the owner any
-//     more.
-//  3. The trainer notes that weights are retired before it removes their file. A choice of weights behind that note is not
-//     valid. Weights that were chosen before keep their file, for ever: a lane may be in the middle of a span, and a replay
-//     needs them.
+//  2. The first valid choice for a position counts. An owner that needs a choice writes a proposal, waits for its
+//     ack, reads the notes again and takes the choice that counts. So all owners of a lane agree, even one that was
+//     paused and has lost the lane.
+//  3. The trainer notes that weights are retired before it removes their file. A later choice of these weights is
+//     invalid. Weights that were chosen before keep their file for good: a lane may be in the middle of a span, and a
+//     replay needs them.
 //
 // Records of the log depend on choices alone, not on when weights were announced.
 package weights

@@ -30,14 +30,14 @@ type Weights struct {
 	SHA256      string `json:"sha256"` // of the file
 }
 
-// Choice says with which weights a lane goes on from a place.
+// Choice is the weights that a lane uses from a position on.
 type Choice struct {
 	Lane        int    `json:"lane"`
-	Seq         int64  `json:"seq"` // of the first embedding, or refusal, that is made with them
+	Seq         int64  `json:"seq"` // of the first embedding, or refusal, made with them
 	Fingerprint string `json:"fingerprint"`
 }
 
-// The kinds of notes. A key is the kind and something that nobody else has.
+// The kinds of notes. A key is the kind and a unique suffix.
 const (
 	announced = "weights/announced/"
 	retired   = "weights/retired/"
@@ -50,7 +50,7 @@ type laneSeq struct {
 	seq  int64
 }
 
-// Notes are the notes of a log, as they were when it was read.
+// Notes are the notes of a log at the time of reading.
 type Notes struct {
 	live    []Weights // announced and not retired, the latest last
 	known   map[string]Weights
@@ -111,7 +111,7 @@ func (n *Notes) forget(fingerprint string) {
 	n.live = slices.DeleteFunc(n.live, func(w Weights) bool { return w.Fingerprint == fingerprint })
 }
 
-// Newest returns the weights that were announced last.
+// Newest returns the most recently announced weights.
 func (n *Notes) Newest() (Weights, bool) {
 	if len(n.live) == 0 {
 		return Weights{}, false
@@ -119,10 +119,10 @@ func (n *Notes) Newest() (Weights, bool) {
 	return n.live[len(n.live)-1], true
 }
 
-// Chosen returns the weights that count for a place, empty if there are none yet.
+// Chosen returns the weights that count for a position, empty if there are none yet.
 func (n *Notes) Chosen(lane int, seq int64) string { return n.choices[laneSeq{lane, seq}] }
 
-// Choices returns all choices that count, by lane and place.
+// Choices returns all choices that count, by lane and position.
 func (n *Notes) Choices() []Choice {
 	var all []Choice
 	for at, fingerprint := range n.choices {
@@ -132,11 +132,10 @@ func (n *Notes) Choices() []Choice {
 	return all
 }
 
-// Wanted returns the fingerprints that the trainer has to publish, whatever CHECKPOINT_EVERY is, by step.
+// Wanted returns the fingerprints that the trainer must publish regardless of CHECKPOINT_EVERY, by step.
 func (n *Notes) Wanted() map[int64][]string { return n.wanted }
 
-// Used returns the weights that were chosen anywhere, by fingerprint. Those that nobody has announced have nothing but
-// that.
+// Used returns the weights chosen anywhere, by fingerprint. Weights that were never announced have only a fingerprint.
 func (n *Notes) Used() []Weights {
 	used := make(map[string]Weights)
 	for _, fingerprint := range n.choices {
@@ -155,7 +154,7 @@ func (n *Notes) Used() []Weights {
 // ErrNone means that the trainer has announced no weights yet.
 var ErrNone = errors.New("the trainer has published no weights yet")
 
-// Choose returns the weights that count for a place. Without any, it proposes those that were announced last.
+// Choose returns the weights that count for a position. If there are none, it proposes the newest.
 func Choose(ctx context.Context, log *stream.Log, lane int, seq int64) (string, error) {
 	for {
 		n, err := Read(ctx, log)
@@ -175,13 +174,13 @@ func Choose(ctx context.Context, log *stream.Log, lane int, seq int64) (string, 
 	}
 }
 
-// Propose notes choices. Those of places that have one already change nothing.
+// Propose notes choices. Choices for decided positions change nothing.
 func Propose(ctx context.Context, log *stream.Log, choices ...Choice) error {
 	return decision.Write(ctx, log, chosen, choices...)
 }
 
-// Want notes weights that the trainer has to publish at their steps, as their files are gone and an encoder has chosen
-// them.
+// Want notes weights that the trainer must publish at their steps, because an encoder has chosen them and their files
+// are gone.
 func Want(ctx context.Context, log *stream.Log, weights ...Weights) error {
 	return decision.Write(ctx, log, wanted, brief(weights)...)
 }
@@ -194,7 +193,7 @@ func Announce(ctx context.Context, log *stream.Log, w Weights) error {
 // kept is the number of announced weights that can be chosen at any time.
 const kept = 2
 
-// Retire notes that all but the latest weights cannot be chosen any more. It returns the fingerprints of the weights
+// Retire notes that all but the latest weights can no longer be chosen. It returns the fingerprints of the weights
 // whose files must stay.
 func Retire(ctx context.Context, log *stream.Log) ([]string, error) {
 	n, err := Read(ctx, log)
@@ -205,7 +204,7 @@ func Retire(ctx context.Context, log *stream.Log) ([]string, error) {
 		if err := decision.Write(ctx, log, retired, old...); err != nil {
 			return nil, err
 		}
-		if n, err = Read(ctx, log); err != nil { // what was chosen before the notes is known only now
+		if n, err = Read(ctx, log); err != nil { // choices before these notes are known only now
 			return nil, err
 		}
 	}
@@ -218,7 +217,7 @@ func Retire(ctx context.Context, log *stream.Log) ([]string, error) {
 	return stay, nil
 }
 
-// brief returns what a note needs to name weights.
+// brief returns the part of weights that a note needs.
 func brief(all []Weights) (out []Weights) {
 	for _, w := range all {
 		out = append(out, Weights{Fingerprint: w.Fingerprint, Step: w.Step})
@@ -226,7 +225,7 @@ func brief(all []Weights) (out []Weights) {
 	return out
 }
 
-// Setting is the value of ENCODER_CHECKPOINT that means the trainer's weights.
+// Setting is the value of ENCODER_CHECKPOINT that selects the trainer's weights.
 const Setting = "@latest"
 
 const ending = ".safetensors"
@@ -239,12 +238,12 @@ func File(checkpoints, fingerprint string) string {
 	return filepath.Join(Folder(checkpoints), fingerprint+ending)
 }
 
-// published matches the names of files that the trainer writes into the folder, and of those that an interrupted write
-// leaves.
+// published matches the names of files that the trainer writes into the folder, and of the leftovers of interrupted
+// writes.
 var published = regexp.MustCompile(`^(?:([0-9a-f]{32})\.safetensors|\.[0-9a-f]{32}\.safetensors-\d+\.tmp)$`)
 
-// Prune removes all published weights but those that stay, and what interrupted writes have left. Files by other names
-// are not the trainer's.
+// Prune removes all published weights except those in stay, and the leftovers of interrupted writes. Files with other
+// names are not the trainer's.
 func Prune(checkpoints string, stay []string) error {
 	entries, err := os.ReadDir(Folder(checkpoints))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -272,8 +271,7 @@ func Hash(path string) (sum string, err error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Copy brings published weights into another folder of checkpoints. It checks that the file is the one that was
-// announced.
+// Copy copies published weights into another folder of checkpoints. It checks that the file is the announced one.
 func Copy(from, to string, w Weights) error {
 	path := File(from, w.Fingerprint)
 	sum, err := Hash(path)
