@@ -4,7 +4,8 @@
     python examples/blip2_stage2.py plan/ --model data/stage2 --prompt 'a photo of' --train-images --out data/captioner         # captioning, 128
     python examples/blip2_stage2.py plan/ --model data/captioner --prompt 'a photo of' --tell cat.jpg
 
-Mini-batches are those of `pairstream batches` (STRATEGY=random: the paper samples by GRIT in stage 1 alone). OPT is never trained, and the image
+Mini-batches are those of `pairstream batches` (STRATEGY=random: the paper samples by GRIT in stage 1 alone), as many a step as make the pairs of
+--step-pairs. OPT is never trained, and the image
 encoder in captioning alone. The rate rises to its top in 2,000 steps, and falls by a cosine; AdamW has weight decay 0.05 and betas 0.9, 0.98.
 """
 
@@ -97,6 +98,11 @@ def train(model: Teller, batches: Iterable[Batch], total: int, *, accumulate: in
     return losses
 
 
+def of_step(sizes: list[int], pairs: int = 0, *, images: bool = False) -> int:
+    """The mini-batches of a step, by their sizes: as many as make the pairs of G.7, 512 in stage 2 and 128 for captioning."""
+    return min(len(sizes), max(1, round((pairs or (128 if images else 512)) / max(sizes))))
+
+
 def tokenize(tokenizer: Any, prompt: list[int], texts: list[str]) -> dict[str, Tensor]:
     """Make ids of captions behind the prompt, with the end of a text behind them."""
     rows = [[*prompt, *tokenizer(" " + text.strip(), add_special_tokens=False)["input_ids"][:32], tokenizer.eos_token_id] for text in texts]
@@ -112,7 +118,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--stage1", type=Path, help="folder of weights that blip2.py has saved; its Q-Former is taken")
     parser.add_argument("--prompt", default="", help="words before every caption, which have no loss")
     parser.add_argument("--train-images", action="store_true", help="train the image encoder as well")
-    parser.add_argument("--accumulate", type=int, default=1, help="mini-batches of a step")
+    parser.add_argument("--step-pairs", type=int, default=0, help="pairs of a step, in as many mini-batches; 0: 512, or 128 with --train-images")
     parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--warmup", type=int, default=2000)
     parser.add_argument("--tell", type=Path, help="tell what an image shows, and train nothing")
@@ -132,8 +138,10 @@ def main(argv: list[str] | None = None) -> None:
         print(tokenizer.batch_decode(model.eval().tell(pixels), skip_special_tokens=True)[0].strip())
         return
     tars = PlannedTars(args.plan, transform=resize(size), tokenize=partial(tokenize, tokenizer, prompt))
-    total = sum(1 for epoch in range(tars.plan.epochs) for _ in tars.plan.batches(epoch)) // args.accumulate
-    losses = train(model, tars, total, accumulate=args.accumulate, top=args.lr, warmup=args.warmup, device=args.device)
+    sizes = [where.kept for epoch in range(tars.plan.epochs) for where in tars.plan.find(epoch) if where.kept]
+    accumulate = of_step(sizes, args.step_pairs, images=args.train_images)
+    total = len(sizes) // accumulate
+    losses = train(model, tars, total, accumulate=accumulate, top=args.lr, warmup=args.warmup, device=args.device)
     print(f"{len(losses)} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}")
     if args.out:
         inner.save_pretrained(args.out)

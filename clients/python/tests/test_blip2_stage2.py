@@ -50,7 +50,7 @@ def test_stage_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     with torch.no_grad():
         other.query_tokens.normal_()
     other.save_pretrained(tmp_path / "stage1")
-    common = [str(tmp_path / "plan"), "--device", "cpu", "--lr", "5e-3", "--warmup", "2"]
+    common = [str(tmp_path / "plan"), "--device", "cpu", "--lr", "5e-3", "--warmup", "2", "--step-pairs", "1"]
     module.main([*common, "--model", str(tmp_path / "model"), "--stage1", str(tmp_path / "stage1"), "--out", str(tmp_path / "stage2")])
     first, last = capsys.readouterr().out.split("loss ")[1].split(" to ")
     assert float(last) < float(first) * 0.8
@@ -59,7 +59,7 @@ def test_stage_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     assert all(equal for name, equal in same.items() if name.startswith(("language_model", "vision_model")))
     assert not same["query_tokens"] and not same["language_projection.weight"]
     # Captioning trains the image encoder as well, behind a prompt, and tells.
-    module.main([*common, "--model", str(tmp_path / "stage2"), "--prompt", "a square", "--train-images", "--accumulate", "2", "--out", str(tmp_path / "captioner")])
+    module.main([*common, "--model", str(tmp_path / "stage2"), "--prompt", "a square", "--train-images", "--step-pairs", "12", "--out", str(tmp_path / "captioner")])
     assert capsys.readouterr().out.startswith("7 steps")
     trained = transformers.Blip2ForConditionalGeneration.from_pretrained(tmp_path / "captioner")
     assert not torch.equal(trained.vision_model.embeddings.position_embedding, after.vision_model.embeddings.position_embedding)
@@ -67,6 +67,11 @@ def test_stage_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     (tmp_path / "one.png").write_bytes((tmp_path / "crawl.tar").read_bytes()[ref.offset : ref.offset + ref.size])
     module.main([*common, "--model", str(tmp_path / "captioner"), "--prompt", "a square", "--tell", str(tmp_path / "one.png")])
     assert set(capsys.readouterr().out.split()) & set(WORDS)
+
+
+def test_steps_have_the_pairs_of_the_paper() -> None:
+    of_step = importlib.import_module("blip2_stage2").of_step
+    assert (of_step([64] * 99), of_step([64] * 99, images=True), of_step([96] * 99), of_step([6] * 14), of_step([600] * 9)) == (8, 2, 5, 14, 1)
 
 
 def test_the_rate_rises_and_falls() -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 import torch
 from crawl import Picture, draw, score
 from torch import nn
+from torch.utils.data import IterableDataset
 from train_once import new_model, new_trainer, weights
 
 from pairstream import CheckpointError, Config, InvalidError, NotFiniteError, Reader, ReadTimeout
@@ -90,6 +91,30 @@ def test_goes_on_to_the_bit(new_log: NewLog, pictures: list[Picture], tmp_path: 
     assert second.step == 2 and second.run() == total
     assert weights(second.model) == weights(whole.model) and features(config, 2) == published
     assert new_trainer(config, tmp_path / "c", **options).run() == total, "there is nothing left"
+
+
+class Waits(IterableDataset[Batch]):
+    """Batches, of which each comes when the features of the one before are in the log: as GRIT's do, at the end of an epoch."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __iter__(self) -> Iterator[Batch]:
+        with Reader(self.inner.config, FEATURES, 0, timeout=20) as reader:
+            for batch in self.inner:
+                yield batch
+                reader.next(0)
+
+
+def test_features_are_published_before_the_next_batch_is_taken(new_log: NewLog, pictures: list[Picture], tmp_path: Path) -> None:
+    config = new_log(lanes=1)
+    score(config, pictures, 1, counts=[5])
+    trainer = new_trainer(config, tmp_path / "c", accumulate=4)
+    trainer.batches = Waits(trainer.batches)  # type: ignore[assignment]
+    assert trainer.run() == 2
 
 
 def test_a_shadow_publishes_nothing(new_log: NewLog, pictures: list[Picture], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import torch
 from crawl import WORDS
@@ -22,8 +23,12 @@ from pairstream.torch import Images, ScoredBatches, Trainer, augment, shard, who
 from pairstream.torch.wordpiece import WordPiece
 
 
-def new_model(seed: int = 0) -> albef.ALBEF:
+def new_model(seed: int = 0) -> Any:
     torch.manual_seed(seed)
+    if os.environ.get("MODEL") == "blip2":
+        import blip2  # needs transformers
+
+        return blip2.QFormer.at_random(len(WORDS), 16, dropout=0)
     shape = albef.Shape(
         image_size=16, patch_size=8, vision_dim=16, vision_depth=1, vision_heads=2, text_hidden=16, text_layers=2, fusion_layer=1, text_heads=2,
         text_intermediate=32, vocab_size=len(WORDS), max_positions=16, embed_dim=8, text_tokens=12,
@@ -43,7 +48,8 @@ def new_trainer(config: Config, folder: Path | str, **options) -> Trainer:  # ty
         config, transform=augment(16), tokenize=WordPiece(WORDS).padded(12), seed=5, timeout=options.pop("patience", 60), images=Images(roots=[]),
         rank=options.pop("rank", None), world=options.pop("world", None),
     )  # fmt: skip
-    optimizer = torch.optim.AdamW(model.decay_groups(), lr=1e-3)
+    parameters = [p for p in model.parameters() if p.requires_grad] if os.environ.get("MODEL") else model.decay_groups()
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3)
     return Trainer(model, optimizer, batches, folder, **({"every": 2, "timeout": 60, "clip": 1.0} | options))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .batch import Batch, Output
     from .dataset import ScoredBatches
     from .images import Images, augment, resize, seeded
-    from .momentum import Momentum
+    from .momentum import Momentum, everyone
     from .planned import PlannedTars
     from .recipe import Recipe, pre_caption
     from .sharded import shard, whole
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch", "Images", "Momentum", "Output", "Plan", "PlannedBatch", "PlannedBatches", "PlannedTars", "Recipe", "ScoredBatches", "Trainer", "augment",
-    "losses", "pre_caption", "resize", "seeded", "shard", "tcl", "whole",
+    "everyone", "losses", "pre_caption", "resize", "seeded", "shard", "tcl", "whole",
 ]  # fmt: skip
 
 _WHERE = {
     "..plans": ("Plan", "PlannedBatch", "PlannedBatches"), ".batch": ("Batch", "Output"), ".dataset": ("ScoredBatches",),
-    ".images": ("Images", "augment", "resize", "seeded"), ".momentum": ("Momentum",), ".planned": ("PlannedTars",), ".recipe": ("Recipe", "pre_caption"),
+    ".images": ("Images", "augment", "resize", "seeded"), ".momentum": ("Momentum", "everyone"), ".planned": ("PlannedTars",), ".recipe": ("Recipe", "pre_caption"),
     ".sharded": ("shard", "whole"), ".trainer": ("Trainer",),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _WHERE.items() for name in names}

@@ -54,6 +54,7 @@ class Batch:
     dropped: int = 0  # samples whose image could not be read
     second: Tensor | None = None  # [n, ...] other variations of the images, for losses that compare two views (TCL)
     image_ids: Tensor | None = None  # [n, 2] ids of the images as two numbers, for queues
+    spare: bool = False  # another rank's, with which this rank goes along: it counts for nothing, and gives others no keys
     after: dict[str, Any] = field(default_factory=dict)  # the state of the dataset behind this batch
 
     def __len__(self) -> int:

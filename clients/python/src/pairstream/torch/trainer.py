@@ -4,7 +4,7 @@
 
 The contract is the built-in trainer's: it reads `scored` exactly once, publishes `features` in its place, and saves
 weights and positions together. The model's forward takes a Batch and returns an Output. One step is one batch of each
-rank that has one left, times accumulate; gradients are averaged over all of them.
+rank that has one left, times accumulate; gradients are averaged over all of them. Features are published before the next batch is taken.
 
 What is promised:
 
@@ -32,6 +32,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ class Trainer:
 
     every: steps between two checkpoints. precision: "float32" or "bfloat16" (autocast). clip: the largest norm of the
     gradient. schedule: the learning rate's factor at a step, as LambdaLR takes it. A model that shard has cut stays so. publish=False trains without writing
-    features or progress, beside a trainer that does. observe is told (step, output, batch) after every batch of this rank.
+    features or progress, beside a trainer that does. observe is told (step, output, batch) after every batch of this rank, before the step is made.
+    A model with the attribute together exchanges with all ranks in its forward (`everyone`): ranks without a batch left go along.
     A model with a method end_step gets it called before every step of the optimizer, on all ranks, with a batch or without.
     """
 
@@ -93,6 +95,7 @@ class Trainer:
         self.device, self.sharded = device_of(device), is_sharded(model)
         self.model, self.optimizer, self.batches, self.folder = model.to(self.device), optimizer, batches, Path(folder)
         self.every, self.accumulate, self.clip, self.workers, self.timeout = every, accumulate, clip, workers, timeout
+        self.together = self.sharded or getattr(model, "together", False)
         self.precision, self.schedule, self.publishing, self.observe = precision, schedule, publish, observe
         self.rates = [group["lr"] for group in optimizer.param_groups]
         for group in optimizer.param_groups:
@@ -148,31 +151,19 @@ class Trainer:
     def _step(self, source: Iterator[Batch]) -> bool:
         """Make one step; False if no rank has a batch left."""
         started = time.monotonic()
-        taken = [b for _ in range(self.accumulate) if (b := next(source, None)) is not None]
-        counts, dropped = self._told(len(taken), sum(b.dropped for b in taken))
-        total = sum(counts)
-        if total == 0:
-            return False
-        self.dropped += sum(dropped)
         self._set_rate()
         self.optimizer.zero_grad(set_to_none=True)
-        outputs, spare = [], self._spare(taken, counts)
-        # With as many batches on every rank, DDP averages while it computes; at the end of the lanes it is done by hand.
-        even = self.world > 1 and len(set(counts)) == 1
-        for i, batch in enumerate(taken):
-            last = i == len(taken) - 1
-            synced = even and last
-            with self.wrapped.no_sync() if isinstance(self.wrapped, DistributedDataParallel) and not synced else contextlib.nullcontext():
-                outputs.append(self._backward(batch, total / self.world if self.sharded else len(taken) if even else total))
-        for _ in range(max(counts) - len(taken) if self.sharded else 0):
-            self._backward(spare, math.inf)
-        (finite,) = self._told(int(all(math.isfinite(float(o.loss.detach())) for o in outputs)))
+        taken, outputs, averaged = self._learn(source)
+        counts, dropped = self._told(len(taken), sum(b.dropped for b in taken))
+        if not any(counts):
+            return False
+        self.dropped += sum(dropped)
+        (finite,) = self._told(int(all(map(_finite, outputs))))
         if not all(finite):
             self.optimizer.zero_grad(set_to_none=True)
             raise NotFiniteError(f"step {self.step}: a loss is no finite number on rank {finite.index(0)}: {[o.values for o in outputs]}")
-        wanted = [p for p in self.model.parameters() if p.requires_grad and not is_cut(p)]
-        if self.world > 1 and (self.sharded or not even):
-            self._sum_gradients(wanted, self.world if self.sharded else 1)
+        if not averaged:
+            self._average_gradients(sum(counts))
         if self.clip and self.sharded:
             clip_shards(self.model, self.clip)
         elif self.clip:
@@ -180,34 +171,69 @@ class Trainer:
         if (end_step := getattr(self.model, "end_step", None)) is not None:
             end_step()
         self.optimizer.step()
-        for batch, output in zip(taken, outputs, strict=True):
-            self._publish(batch, output)
         self._report(outputs, taken, time.monotonic() - started)
         self.lag.tell(self.at)
         self.step += 1
         return True
 
-    def _spare(self, taken: list[Batch], counts: list[int]) -> Any:
-        """Return a batch of the rank with the most; None where all have as many. Shards are gathered by all ranks together, so
-        one that has no batch left goes along with it, and lets it count for nothing."""
-        if not self.sharded or len(set(counts)) == 1:
-            return None
-        source = counts.index(max(counts))
-        told = [taken[0] if self.rank == source else None]
-        _torch.distributed.broadcast_object_list(told, source)
-        return told[0]
+    def _learn(self, source: Iterator[Batch]) -> tuple[list[Batch], list[Output], bool]:
+        """Add up the gradients of a step's batches of this rank; the last value says that they are the mean of all ranks already.
 
-    def _backward(self, batch: Batch, parts: float) -> Output:
+        Features are published batch by batch: those of this one may be what the grouper waits for to make the next.
+        """
+        taken: list[Batch] = []
+        outputs: list[Output] = []
+        averaged = False
+        for _ in range(self.accumulate):
+            batch, here = next(source, None), [1]
+            if self.together or self.accumulate == 1:
+                (here,) = self._told(int(batch is not None))
+            if batch is not None:
+                averaged = self.world > 1 and not self.sharded and self.accumulate == 1 and all(here)  # DDP does it while it computes
+                outputs.append(self._backward(self._lent(batch, here), averaged))
+                taken.append(batch)
+                if all(map(_finite, outputs)):
+                    self._publish(batch, outputs[-1])
+            elif self.together and any(here):
+                self._backward(self._lent(None, here), averaged=False)
+            else:
+                break
+        return taken, outputs, averaged
+
+    def _lent(self, batch: Batch | None, here: list[int]) -> Batch:
+        """Return the batch. Where ranks compute together, one that has none left gets another's: it goes along, and counts for nothing."""
+        if self.together and not all(here):
+            source = here.index(1)
+            told = [batch if self.rank == source else None]
+            _torch.distributed.broadcast_object_list(told, source)
+            if batch is None and told[0] is not None:
+                return replace(told[0], spare=True)
+        assert batch is not None
+        return batch
+
+    def _backward(self, batch: Batch, averaged: bool) -> Output:
         """Run the model on a batch and add to the gradients; what dropout draws depends on the batch alone."""
         torch.manual_seed(generator(batch.seed, "step", batch.lane, batch.group.seq, batch.epoch, batch.sequence).uint64() >> 1)
         moved = batch.to(self.device)
         kind = torch.device(self.device).type
-        with _torch.autocast(kind, torch.bfloat16) if self.precision == "bfloat16" else contextlib.nullcontext():
-            output: Output = self.wrapped(moved)
-        torch.autograd.backward(output.loss.div(parts))
+        alone = isinstance(self.wrapped, DistributedDataParallel) and not averaged
+        with self.wrapped.no_sync() if alone else contextlib.nullcontext():
+            with _torch.autocast(kind, torch.bfloat16) if self.precision == "bfloat16" else contextlib.nullcontext():
+                output: Output = self.wrapped(moved)
+            torch.autograd.backward(output.loss.div(math.inf) if batch.spare else output.loss)
         return output
 
-    def _sum_gradients(self, wanted: list[nn.Parameter], parts: int) -> None:
+    def _average_gradients(self, total: int) -> None:
+        """Divide what the batches of all ranks have added up to by their number. Shards hold the mean of the ranks."""
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        own = [p for p in parameters if not is_cut(p)]
+        if self.world > 1:
+            self._sum_gradients(own, total)
+        for p in parameters:
+            if p.grad is not None and (self.world == 1 or is_cut(p)):
+                p.grad.div_(total / self.world)
+
+    def _sum_gradients(self, wanted: list[nn.Parameter], parts: float) -> None:
         """Add up the gradients of all ranks, of which some have had no batch, and divide them by parts."""
         if not wanted:
             return
@@ -335,6 +361,10 @@ class Trainer:
         out: list[Any] = [None] * self.world
         _torch.distributed.all_gather_object(out, value)
         return out
+
+
+def _finite(output: Output) -> bool:
+    return math.isfinite(float(output.loss.detach()))
 
 
 def _halves(features: Tensor, rows: int) -> np.ndarray[Any, Any]:
