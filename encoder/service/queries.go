@@ -42,7 +42,7 @@ func (q *Queries) EmbedText(ctx context.Context, caption string) ([]float32, err
 // [imaging.Decode]'s limits.
 func (q *Queries) EmbedImage(ctx context.Context, encoded []byte) ([]float32, error) {
 	return q.embed(ctx, func(m *model.Encoder) ([]float32, error) {
-		im, _, err := imaging.DecodeReduced(encoded, 2*m.ImageSize()) // as [shard.Images.ForInput] has it
+		im, _, err := imaging.DecodeReduced(encoded, imaging.ForModel(m.ImageSize())) // as [shard.Images.ForModel] has it
 		if err != nil {
 			return nil, err
 		}

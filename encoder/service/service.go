@@ -57,7 +57,7 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 		if err != nil {
 			return nil, nil, err
 		}
-		core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options{BatchSize: s.Core.BatchSize, Workers: dataset.Readers()})
+		core, err := encoder.New(m, &images{cache: cache.ForModel(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options{BatchSize: s.Core.BatchSize, Workers: dataset.Readers()})
 		if err != nil {
 			m.Free()
 		}

@@ -83,7 +83,8 @@ func openPhotos(j job) (*decodeWorker, error) {
 
 // image decodes a file as the encoder's service does.
 func (w *decodeWorker) image(i int) (*imaging.Image, error) {
-	return imaging.DecodeShrunk(w.files[i], 2*w.size.Size)
+	im, _, err := imaging.DecodeReduced(w.files[i], imaging.ForModel(w.size.Size))
+	return im, err
 }
 
 func (w *decodeWorker) run(context.Context, *answer) error {

@@ -21,8 +21,29 @@ func Decode(encoded []byte) (*Image, error) { return DecodeShrunk(encoded, 0) }
 // RGB pixels of the full size of a picture that it reduces, so a photograph of many megapixels costs little more than
 // its decoder.
 func DecodeShrunk(encoded []byte, minSide int) (*Image, error) {
-	im, _, err := DecodeReduced(encoded, minSide)
+	im, _, err := DecodeReduced(encoded, Want{MinSide: minSide})
 	return im, err
+}
+
+// Want says how small a picture may become while it is decoded.
+type Want struct {
+	// MinSide is what [DecodeShrunk] reduces the shorter side to.
+	MinSide int
+	// Scaled lets the decoder of a JPEG go on to half of MinSide. Its transforms then leave out detail that a model with an
+	// input of half of MinSide does not see, in the half of the time.
+	Scaled bool
+}
+
+// ForModel returns what a model needs that looks at whole pictures, scaled to side pixels.
+func ForModel(side int) Want { return Want{MinSide: 2 * side, Scaled: true} }
+
+// factors returns by what the picture is reduced, and by what its decoder does it.
+func (w Want) factors(isJPEG bool, side int) (factor, shrink int) {
+	factor = factorFor(side, w.MinSide)
+	if w.Scaled {
+		return factor, shrinkFor(isJPEG, factorFor(side, max(1, w.MinSide/2)))
+	}
+	return factor, shrinkFor(isJPEG, factor)
 }
 
 // Check returns the error that decoding the image gives. It reduces the image as far as possible, and keeps nothing of
@@ -33,7 +54,7 @@ func Check(encoded []byte) error {
 }
 
 // DecodeReduced decodes as [DecodeShrunk] does, and also returns how the picture was reduced.
-func DecodeReduced(encoded []byte, minSide int) (*Image, Reduction, error) {
+func DecodeReduced(encoded []byte, want Want) (*Image, Reduction, error) {
 	h, err := ReadHeader(encoded)
 	if err != nil {
 		return nil, Reduction{}, err
@@ -42,22 +63,22 @@ func DecodeReduced(encoded []byte, minSide int) (*Image, Reduction, error) {
 	if h.orientation >= 5 { // a side up
 		r.Width, r.Height = h.Height, h.Width
 	}
-	factor := factorFor(r.stored, minSide)
-	r.shrink = shrinkFor(r.jpeg, factor)
-	c := h.costs(r.shrink, factor)
-	if minSide > 0 && c.result > maxReducedBytes {
+	factor, shrink := want.factors(r.jpeg, r.stored)
+	r.shrink = shrink
+	c := h.costs(shrink, factor)
+	if want.MinSide > 0 && c.result > maxReducedBytes {
 		return nil, r, h.tooLarge("%d x %d pixels, which are %d bytes when reduced, want at most %d", h.Width, h.Height, c.result, maxReducedBytes)
 	}
 	if c.first > MaxWorkBytes {
 		return nil, r, h.tooLarge("%d x %d pixels, which take %d bytes, want at most %d", h.Width, h.Height, c.first, MaxWorkBytes)
 	}
-	out, err := h.decode(c.first, minSide, &r, func() (image.Image, error) { return h.firstDecoder(encoded, r.shrink) })
+	out, err := h.decode(c.first, want.MinSide, &r, func() (image.Image, error) { return h.firstDecoder(encoded, r.shrink) })
 	if errors.Is(err, jpeg.ErrRefused) {
 		refusal := err
 		if c.judge > MaxWorkBytes {
 			return nil, r, fmt.Errorf("%w (image/jpeg might decode it, but takes %d bytes, want at most %d)", refusal, c.judge, MaxWorkBytes)
 		}
-		out, err = h.decode(c.judge, minSide, &r, func() (image.Image, error) { return jpeg.Judge(encoded) })
+		out, err = h.decode(c.judge, want.MinSide, &r, func() (image.Image, error) { return jpeg.Judge(encoded) })
 		if err != nil {
 			err = fmt.Errorf("%w; %w", err, refusal)
 		}
@@ -100,9 +121,10 @@ type Reduction struct {
 	shrink, factor  int // of the decoder, and of the averaging after it
 }
 
-// Serves tells whether the same picture reduced for minSide has the same pixels.
-func (r Reduction) Serves(minSide int) bool {
-	return r.shrink == shrinkFor(r.jpeg, factorFor(r.stored, minSide)) && r.factor == factorFor(r.decoded, minSide)
+// Serves tells whether the same picture has the same pixels where something else is wanted.
+func (r Reduction) Serves(want Want) bool {
+	_, shrink := want.factors(r.jpeg, r.stored)
+	return r.shrink == shrink && r.factor == factorFor(r.decoded, want.MinSide)
 }
 
 // factorFor returns by what a picture of the given shorter side is reduced.

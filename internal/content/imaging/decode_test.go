@@ -181,24 +181,65 @@ func TestReductionServesOnlyEqualPixels(t *testing.T) {
 	must.Do(t, errors.Join(jpeg.Encode(&photo, m, &jpeg.Options{Quality: 90}), png.Encode(&lossless, m)))
 	for name, encoded := range map[string][]byte{"jpeg": photo.Bytes(), "png": lossless.Bytes()} {
 		served := 0
-		for kept := range 140 {
+		var others []imaging.Want
+		for _, minSide := range []int{0, 1, 3, 7, 16, 32, 43, 44, 65, 66, 131, 132} {
+			others = append(others, imaging.Want{MinSide: minSide}, imaging.ForModel(minSide))
+		}
+		fresh := make([]*imaging.Image, len(others))
+		for i, want := range others {
+			fresh[i], _ = must.Get2(imaging.DecodeReduced(encoded, want))(t)
+		}
+		for side := range 280 {
+			kept := imaging.Want{MinSide: side / 2, Scaled: side%2 == 1}
 			im, how := must.Get2(imaging.DecodeReduced(encoded, kept))(t)
 			if !how.Serves(kept) {
-				t.Fatalf("%s kept for %d does not serve %d", name, kept, kept)
+				t.Fatalf("%s kept for %v does not serve %v", name, kept, kept)
 			}
-			for _, minSide := range []int{0, 1, 3, 7, 16, 32, 43, 44, 65, 66, 131, 132} {
-				fresh := must.Get(imaging.DecodeShrunk(encoded, minSide))(t)
-				equal := im.W == fresh.W && im.H == fresh.H && bytes.Equal(im.Pix, fresh.Pix)
-				if how.Serves(minSide) && !equal {
-					t.Errorf("%s kept for %d serves %d, whose pixels are others", name, kept, minSide)
+			for i, want := range others {
+				equal := im.W == fresh[i].W && im.H == fresh[i].H && bytes.Equal(im.Pix, fresh[i].Pix)
+				if how.Serves(want) && !equal {
+					t.Errorf("%s kept for %v serves %v, whose pixels are others", name, kept, want)
 				}
-				if how.Serves(minSide) && minSide != kept {
+				if how.Serves(want) && want != kept {
 					served++
 				}
 			}
 		}
 		if served == 0 {
 			t.Errorf("%s kept for one size serves no other", name)
+		}
+	}
+}
+
+// TestAJPEGForAModelIsDecodedToItsInput holds pictures that the decoder scales against those of all pixels. They have no fewer
+// than the model's, and levels that are near. Other formats are as they were.
+func TestAJPEGForAModelIsDecodedToItsInput(t *testing.T) {
+	const w, h = 500, 375
+	m := image.NewRGBA(image.Rect(0, 0, w, h))
+	for y := range h {
+		for x := range w {
+			wave := 40 * math.Sin(float64(x)/5) * math.Cos(float64(y)/7)
+			m.Set(x, y, color.RGBA{byte(120 + wave), byte(x / 2), byte(y/2 + x/8), 255})
+		}
+	}
+	var photo, lossless bytes.Buffer
+	must.Do(t, errors.Join(jpeg.Encode(&photo, m, &jpeg.Options{Quality: 90}), png.Encode(&lossless, m)))
+	for _, tt := range []struct {
+		side, height int
+	}{
+		{375, 375}, {224, 375}, {189, 375}, {188, 375}, {187, 188}, {128, 188}, {94, 188}, {93, 94}, {46, 47}, {20, 47},
+	} {
+		im, how := must.Get2(imaging.DecodeReduced(photo.Bytes(), imaging.ForModel(tt.side)))(t)
+		if height := im.H; jpegShrinks && height != tt.height || how.Width != w || how.Height != h {
+			t.Errorf("for %d pixels: %d high, want %d; of %d x %d", tt.side, height, tt.height, how.Width, how.Height)
+		}
+		exact := must.Get(imaging.Decode(photo.Bytes()))(t)
+		if d := differ(im.Resize(tt.side, tt.side), exact.Resize(tt.side, tt.side)); d > 2.5 { // of 255: less than the bench allows between programs
+			t.Errorf("for %d pixels: levels differ by %.2f on average", tt.side, d)
+		}
+		scaled, _ := must.Get2(imaging.DecodeReduced(lossless.Bytes(), imaging.ForModel(tt.side)))(t)
+		if before := must.Get(imaging.DecodeShrunk(lossless.Bytes(), 2*tt.side))(t); !bytes.Equal(scaled.Pix, before.Pix) {
+			t.Errorf("for %d pixels: a PNG has other pixels", tt.side)
 		}
 	}
 }

@@ -37,15 +37,18 @@ type ImagesStats struct {
 // Images reads and decodes images and keeps the latest used. Images that it returns are shared and must not be
 // changed. An image that several ask for at the same time is read once.
 //
-// Models of other input sizes take views of it ([Images.ForInput]). Views share what is kept: an image is decoded again
+// Models of other input sizes take views of it ([Images.ForInput], [Images.ForModel]). Views share what is kept: an image is decoded again
 // only where two sizes reduce it by other factors.
 type Images struct {
 	*cache
-	minSide int
+	want imaging.Want
 }
 
 // ForInput returns a view for a model whose input has side pixels. Images keep twice that, which leaves room for crops.
-func (c *Images) ForInput(side int) *Images { return &Images{c.cache, 2 * side} }
+func (c *Images) ForInput(side int) *Images { return &Images{c.cache, imaging.Want{MinSide: 2 * side}} }
+
+// ForModel returns a view for a model that looks at whole images. A JPEG is decoded to no less than side pixels.
+func (c *Images) ForModel(side int) *Images { return &Images{c.cache, imaging.ForModel(side)} }
 
 // cache is what the views share.
 type cache struct {
@@ -71,15 +74,15 @@ func (k imageKey) String() string {
 
 // answer is what a reference leads to for ever: an image, or why its bytes are none.
 type answer struct {
-	minSide int // asked for
-	im      *imaging.Image
-	how     imaging.Reduction
-	err     error
+	want imaging.Want
+	im   *imaging.Image
+	how  imaging.Reduction
+	err  error
 }
 
-// serves tells whether the answer for another size is the same.
-func (a answer) serves(minSide int) bool {
-	return a.minSide == minSide || a.err == nil && a.how.Serves(minSide)
+// serves tells whether the answer to another wish is the same.
+func (a answer) serves(want imaging.Want) bool {
+	return a.want == want || a.err == nil && a.how.Serves(want)
 }
 
 // errorBytes is what a kept error counts for, with its text and its place in the cache.
@@ -99,7 +102,7 @@ func (c *cache) Forget(gone func(schemas.ImageID) bool) { c.gone.Store(&gone) }
 func NewImages(b *Bucket, o ImagesOptions) *Images {
 	c := &cache{read: b.ReadRange, o: o}
 	c.kept, _ = simplelru.NewLRU(math.MaxInt, c.dropped) // refuses only sizes below 1; the bound is in bytes
-	return &Images{c, o.MinSide}
+	return &Images{c, imaging.Want{MinSide: o.MinSide}}
 }
 
 // Get returns the decoded image of a reference. See [Permanent] for its errors. Those of the bytes are kept, as it may
@@ -116,11 +119,11 @@ func (c *Images) GetReduced(ctx context.Context, ref schemas.ImageRef, id schema
 	}
 	key := imageKey{id, ref}
 	for {
-		if a, ok := c.look(key, c.minSide); ok {
+		if a, ok := c.look(key, c.want); ok {
 			return a.im, a.how, a.err
 		}
-		flight := c.flights.DoChan(fmt.Sprintf("%s for %d", key, c.minSide), func() (any, error) {
-			a, err := c.load(ctx, key, c.minSide)
+		flight := c.flights.DoChan(fmt.Sprintf("%s for %v", key, c.want), func() (any, error) {
+			a, err := c.load(ctx, key, c.want)
 			return a, err
 		})
 		select {
@@ -139,12 +142,12 @@ func (c *Images) GetReduced(ctx context.Context, ref schemas.ImageRef, id schema
 	}
 }
 
-func (c *cache) look(key imageKey, minSide int) (answer, bool) {
+func (c *cache) look(key imageKey, want imaging.Want) (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	answers, _ := c.kept.Get(key)
 	for _, a := range answers {
-		if a.serves(minSide) {
+		if a.serves(want) {
 			c.stats.Hits++
 			return a, true
 		}
@@ -157,8 +160,8 @@ func (c *cache) look(key imageKey, minSide int) (answer, bool) {
 const Decoding = "decode"
 
 // load reads and decodes the image, and keeps what came of it.
-func (c *cache) load(ctx context.Context, key imageKey, minSide int) (answer, error) {
-	if a, ok := c.look(key, minSide); ok { // whoever led before has just ended
+func (c *cache) load(ctx context.Context, key imageKey, want imaging.Want) (answer, error) {
+	if a, ok := c.look(key, want); ok { // whoever led before has just ended
 		return a, a.err
 	}
 	c.mu.Lock()
@@ -170,9 +173,9 @@ func (c *cache) load(ctx context.Context, key imageKey, minSide int) (answer, er
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{minSide: minSide}
+	a := answer{want: want}
 	decoded := timing.Begin(ctx, timing.Decode)
-	cputime.Do(ctx, Decoding, func() { a.im, a.how, err = imaging.DecodeReduced(encoded, minSide) })
+	cputime.Do(ctx, Decoding, func() { a.im, a.how, err = imaging.DecodeReduced(encoded, want) })
 	decoded()
 	if err != nil {
 		a.err = fmt.Errorf("image %s: %w", key.id, err)
@@ -191,7 +194,7 @@ func (c *cache) keep(key imageKey, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	others, _ := c.kept.Peek(key)
-	if slices.ContainsFunc(others, func(o answer) bool { return o.serves(a.minSide) }) {
+	if slices.ContainsFunc(others, func(o answer) bool { return o.serves(a.want) }) {
 		return // two sizes that reduce the image alike were asked for at the same time
 	}
 	c.kept.Add(key, append(slices.Clip(others), a))
