@@ -12,6 +12,19 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// MomentumOptions sets the momentum encoder, which GRIT-VLP and MAFA pre-training do without.
+type MomentumOptions struct {
+	// Decay is the share that a step keeps of an exponential average of the image and text encoders; 0.995 in ALBEF. The
+	// contrastive loss takes its keys from the average. 0: there is none.
+	Decay float64 `env:"MOMENTUM_DECAY" envDefault:"0" desc:"keep a momentum encoder, whose features are ITC's keys: the share of its weights that a step keeps, 0.995 in ALBEF; 0: none"`
+	// Queue is the number of earlier momentum features that serve as further negatives in ITC; ALBEF 65,536; 0 for MDNQ.
+	// It starts empty and fills up.
+	Queue int `env:"MOMENTUM_QUEUE" envDefault:"0" desc:"earlier momentum features that are further negatives; ALBEF 65536"`
+}
+
+// Enabled reports whether there is a momentum encoder.
+func (o MomentumOptions) Enabled() bool { return o.Decay > 0 }
+
 // momentum is an exponential average of the model, whose features are the keys of the contrastive loss, and a queue of
 // the latest keys. ALBEF section 3.2 describes it; GRIT-VLP and MAFA use it when they fine-tune for retrieval. All
 // methods take a nil receiver: no momentum encoder.

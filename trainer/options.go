@@ -1,13 +1,6 @@
 package trainer
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
-
 	"github.com/pairstream/pairstream/internal/base/invalid"
 )
 
@@ -65,112 +58,6 @@ type ITCOptions struct {
 	// one more pass of the image and text encoders, see [Trainer.Prepare]. Off in the papers here.
 	Gather bool `env:"ITC_GATHER" envDefault:"false" desc:"ITC compares every anchor with the texts or images of all STEP_BATCHES mini-batches of a step, not of its own alone, as CLIP does across GPUs; costs one more forward pass of the image and text encoders, and holds the images of all of them. Not with ITC_FORM=literal; STEP_BATCHES=1 has nothing to gather"`
 }
-
-// ECMOptions say what Con-D's probabilities do (efficient connection mining, MAFA section 4.1).
-type ECMOptions struct {
-	ECMLosses `env:"ECM_LOSSES" envDefault:"itc,itm,mlm" desc:"losses that learn from connections: itc, itm and mlm, comma separated (MAFA table 14), or none"`
-	// Eliminate removes false negatives instead of converting them (ECM-E, MAFA Table 5). A connection then leaves the ITC
-	// row of its anchor, gives no ITM pair and no MLM row.
-	Eliminate bool `env:"ECM_ELIMINATE" envDefault:"false" desc:"remove false negatives instead of converting them (ECM-E)"`
-	// High is the probability above which a candidate is a connection; 0.8 in MAFA section 4.1.
-	High float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
-	// Low is the probability below which it is a negative; 0.5 in MAFA section 4.1. Low..High is ambiguous.
-	Low float64 `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
-}
-
-// ECMLosses tells which losses connections are let into (MAFA supplement G.5, Table 14). All are in MAFA.
-type ECMLosses struct{ ITC, ITM, MLM bool }
-
-// UnmarshalText reads names that commas separate, or none.
-func (l *ECMLosses) UnmarshalText(text []byte) error {
-	var read ECMLosses
-	if string(text) != "none" {
-		for name := range strings.SplitSeq(string(text), ",") {
-			switch strings.TrimSpace(name) {
-			case "itc":
-				read.ITC = true
-			case "itm":
-				read.ITM = true
-			case "mlm":
-				read.MLM = true
-			default:
-				return errors.New("want itc, itm and mlm, comma separated, or none")
-			}
-		}
-	}
-	*l = read
-	return nil
-}
-
-// String returns what UnmarshalText reads.
-func (l ECMLosses) String() string {
-	var names []string
-	for name, on := range map[string]bool{"itc": l.ITC, "itm": l.ITM, "mlm": l.MLM} {
-		if on {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return cmp.Or(strings.Join(names, ","), "none")
-}
-
-// UniReading names a reading of the uni-modal loss, GPN-S eq. 10. The loss is -log of exp(v.pos/tau) over a sum. The
-// paper prints a sum over the images of the batch, with the anchor and without the positive.
-type UniReading string
-
-const (
-	// UniInfoNCE sums over the positive and the other images of the batch. It is the usual form, and the default.
-	UniInfoNCE UniReading = "infonce"
-	// UniPrinted sums over all images of the batch, as printed; the anchor's own exp(1/tau) dominates it.
-	UniPrinted UniReading = "printed"
-	// UniWithPositive adds the positive to the printed sum.
-	UniWithPositive UniReading = "with_pos"
-)
-
-func (u UniReading) valid() bool {
-	return u == UniInfoNCE || u == UniPrinted || u == UniWithPositive
-}
-
-// MomentumOptions sets the momentum encoder, which GRIT-VLP and MAFA pre-training do without.
-type MomentumOptions struct {
-	// Decay is the share that a step keeps of an exponential average of the image and text encoders; 0.995 in ALBEF. The
-	// contrastive loss takes its keys from the average. 0: there is none.
-	Decay float64 `env:"MOMENTUM_DECAY" envDefault:"0" desc:"keep a momentum encoder, whose features are ITC's keys: the share of its weights that a step keeps, 0.995 in ALBEF; 0: none"`
-	// Queue is the number of earlier momentum features that serve as further negatives in ITC; ALBEF 65,536; 0 for MDNQ.
-	// It starts empty and fills up.
-	Queue int `env:"MOMENTUM_QUEUE" envDefault:"0" desc:"earlier momentum features that are further negatives; ALBEF 65536"`
-}
-
-// Enabled reports whether there is a momentum encoder.
-func (o MomentumOptions) Enabled() bool { return o.Decay > 0 }
-
-// AdamWOptions sets the optimiser, as ALBEF does for all papers.
-type AdamWOptions struct {
-	Moments `env:"ADAMW" envDefault:"0.9,0.999,1e-8" desc:"AdamW's decays of the first and the second moment, and its epsilon"`
-	// WeightDecay is decoupled; 0.02. It spares tensors of one dimension and names that end in "bias".
-	WeightDecay float64 `env:"WEIGHT_DECAY" envDefault:"0.02" desc:"AdamW's decoupled weight decay"`
-}
-
-// Moments sets how AdamW decays its two moments, and what it adds to the root of the second.
-type Moments struct{ Beta1, Beta2, Eps float64 }
-
-// UnmarshalText reads three numbers that commas separate.
-func (m *Moments) UnmarshalText(text []byte) error {
-	parts := strings.Split(string(text), ",")
-	var numbers [3]float64
-	for i, part := range parts {
-		n, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		if err != nil || len(parts) != len(numbers) {
-			return errors.New("want three numbers, comma separated, such as 0.9,0.999,1e-8")
-		}
-		numbers[i] = n
-	}
-	*m = Moments{numbers[0], numbers[1], numbers[2]}
-	return nil
-}
-
-// String returns what UnmarshalText reads.
-func (m Moments) String() string { return fmt.Sprintf("%g,%g,%g", m.Beta1, m.Beta2, m.Eps) }
 
 // Options are all settings of the trainer's core.
 type Options struct {
@@ -280,10 +167,6 @@ func (o Options) Validate() error {
 	invalid.Within(&l, "AdamW.WeightDecay", o.AdamW.WeightDecay, 0, 1)
 	o.Schedule.validate(&l)
 	return l.Err()
-}
-
-func (m Moments) valid() bool {
-	return m.Beta1 >= 0 && m.Beta1 < 1 && m.Beta2 >= 0 && m.Beta2 < 1 && m.Eps > 0
 }
 
 func belowOne(l *invalid.List, f invalid.Field, v float64) {

@@ -2,6 +2,23 @@ package trainer
 
 import "github.com/pairstream/pairstream/internal/model/torch"
 
+// UniReading names a reading of the uni-modal loss, GPN-S eq. 10. The loss is -log of exp(v.pos/tau) over a sum. The
+// paper prints a sum over the images of the batch, with the anchor and without the positive.
+type UniReading string
+
+const (
+	// UniInfoNCE sums over the positive and the other images of the batch. It is the usual form, and the default.
+	UniInfoNCE UniReading = "infonce"
+	// UniPrinted sums over all images of the batch, as printed; the anchor's own exp(1/tau) dominates it.
+	UniPrinted UniReading = "printed"
+	// UniWithPositive adds the positive to the printed sum.
+	UniWithPositive UniReading = "with_pos"
+)
+
+func (u UniReading) valid() bool {
+	return u == UniInfoNCE || u == UniPrinted || u == UniWithPositive
+}
+
 // loss returns the mean of GPN-S eq. 10 over the batch.
 func (u UniReading) loss(s *torch.Scope, image, positive, temperature *torch.Tensor) *torch.Tensor {
 	return s.MeanAll(u.rows(s, image, positive, temperature))
