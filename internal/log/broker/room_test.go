@@ -166,7 +166,7 @@ func TestClosedOnAFullDisk(t *testing.T) {
 	must.Do(t, c.create("pairs", nil))
 	must.Get(c.produce("pairs", batchOf(nil, "a", "b")))(t)
 	full.Store(true)
-	if err := b.Close(); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "what it has acknowledged is safe") {
+	if err := b.Close(); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "acknowledged data is safe") {
 		t.Errorf("got %v", err)
 	}
 	must.Do(t, survives(dir, acked{lines: map[string][]string{"pairs": {"a", "b"}}}))
