@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		if err != nil {
 			return err
 		}
-		keep, drawn = keeping{scores: s.Keep, bytes: s.KeepBytes, model: core.Fingerprint(), level: s.level(), gone: gone.Image}, ""
+		keep, drawn = keeping{scores: s.Keep, bytes: cmp.Or(s.KeepBytes, service.CacheBytes(4*int64(tools.Log.Config().Lanes))), model: core.Fingerprint(), level: s.level(), gone: gone.Image}, ""
 	}
 	err = keep.register(tools.Instruments)
 	if err != nil {
@@ -110,7 +111,7 @@ type Settings struct {
 	Part         int       `envDefault:"0"` // candidates that go through Con-D's fusion encoder at once; 0: 8 on the processor, 128 on a GPU
 	Images       string    `env:"COND_IMAGES" envDefault:"plain" desc:"images that Con-D looks at: plain, so that a pair has the same score in every epoch and is not asked about twice; or augmented, the trainer's own, as in the papers"`
 	Keep         int       `envDefault:"4000000"` // scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each
-	KeepBytes    int64     `env:"COND_KEEP_BYTES" envDefault:"268435456" desc:"memory for encoded images and texts that a lane keeps with COND_IMAGES=plain"`
+	KeepBytes    int64     `envDefault:"0"`       // memory for encoded images and texts that a lane keeps with COND_IMAGES=plain; 0: its share of a quarter of the memory limit
 	MinPrecision Precision `env:"COND_MIN_PRECISION" envDefault:"0.4" desc:"connections are off in a lane unless more than this share of them is true for certain, by what the lane's first batches tell; auto:0.4 also chooses the threshold, the lowest one with which this share is met, in the place of ECM_HIGH; 0: no such guard, as in the papers"`
 	High         float64   `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
 	Low          float64   `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
@@ -142,7 +143,6 @@ func (s Settings) Validate() error {
 	var l invalid.List
 	l.Refuse(s.Candidates > 0 && s.Checkpoint == "", "COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
 	l.Refuse(s.Images != augmented && s.Images != plain, "COND_IMAGES is %q, want %s or %s", s.Images, augmented, plain)
-	l.Refuse(s.KeepBytes < 1<<20, "COND_KEEP_BYTES is %d, want at least %d", s.KeepBytes, 1<<20)
 	l.Refuse(!(s.MinPrecision.Least >= 0 && s.MinPrecision.Least < 1), "COND_MIN_PRECISION is %s, want at least 0 and less than 1", s.MinPrecision)
 	l.Refuse(!(s.High >= 0 && s.High <= 1), "ECM_HIGH is %g, want 0..1", s.High)
 	l.Refuse(!(s.Low >= 0 && s.Low <= 1), "ECM_LOW is %g, want 0..1", s.Low)

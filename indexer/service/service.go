@@ -25,9 +25,6 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	if err != nil {
 		return err
 	}
-	if s.Engine == engineFAISS {
-		tools.Instruments.Log.Warn("NEIGHBORS_ENGINE=faiss is the former name of NEIGHBORS_ENGINE=cpu: use that")
-	}
 	var groups knn.Engine = cpu.Engine{}
 	if s.onDevice(tools.Device()) {
 		worker, err := tools.Worker()

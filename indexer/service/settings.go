@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/base/display"
@@ -15,12 +14,11 @@ const (
 	engineAuto   = "auto"
 	engineCPU    = "cpu"
 	engineDevice = "device"
-	engineFAISS  = "faiss" // the former name of engineCPU
 )
 
 // Settings are those of the indexer.
 type Settings struct {
-	Engine   string `env:"NEIGHBORS_ENGINE" envDefault:"auto" desc:"engine that finds neighbours and clusters: cpu, device (tiles of products on DEVICE) or auto: cpu where DEVICE is cpu, else device; changes no record"`
+	Engine   string `envDefault:"auto"` // what finds neighbours and clusters; auto: cpu where DEVICE is cpu, else device; changes no record
 	LiveAddr string `env:"LIVE_ADDR" desc:"address of live search (GET /neighbors, POST /search): 127.0.0.1:8080, or :8080 with LIVE_TOKEN; empty: none"`
 
 	LiveToken display.Secret `env:"LIVE_TOKEN" desc:"token that live search asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
@@ -35,11 +33,7 @@ type Settings struct {
 
 // Validate returns every invalid setting, joined.
 func (s Settings) Validate() error {
-	var problem error
-	if !slices.Contains([]string{engineAuto, engineCPU, engineDevice, engineFAISS}, s.Engine) {
-		problem = fmt.Errorf("NEIGHBORS_ENGINE is %q, want %q, %q or %q", s.Engine, engineAuto, engineCPU, engineDevice)
-	}
-	return errors.Join(problem, s.validateLive(), s.validateScope())
+	return errors.Join(s.validateLive(), s.validateScope())
 }
 
 // onDevice says whether groups are computed by a worker for this device.

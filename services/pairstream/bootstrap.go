@@ -35,7 +35,6 @@ type bootstrapSettings struct {
 	Augment dataset.Augmentation
 	Weights lossWeights
 	Dropout float64 `env:"DROPOUT" envDefault:"0.1" desc:"share of the text encoder's activations that training drops"`
-	Cache   int64   `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
 }
 
 // lossWeights has the fields of [bootstrap.Weights].
@@ -112,7 +111,7 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	images, closeImages, err := bootstrap.Images(ctx, paths, size.ImageSize, s.Cache)
+	images, closeImages, err := bootstrap.Images(ctx, paths, size.ImageSize, device.CacheBytes())
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func TestEpochsAfterKills(t *testing.T) {
 			"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum:4",
 			"MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "8", "ITC_TARGETS": "distilled", "ITC_TRIPLE": "true", "ITC_ALPHA_RAMP_STEPS": "4", // TCL
 		},
-		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12", "ITC_SOFT_FROM_EPOCH": "1", "AUGMENT_OPS": "3", "AUGMENT_LEVEL": "10"},
+		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12", "ITC_SOFT_FROM_EPOCH": "1", "AUGMENT_OPS": "3,10"},
 		"lane by lane": {
 			"EPOCH_GROUPS": "3", "GROUP_SIZE": "8", "EPOCHS": "4", "TEXTS": "curriculum", "LR_SCHEDULE": "stream",
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
@@ -46,7 +47,7 @@ func newEvalCommand() *cobra.Command {
 			}
 			defer worker.Close()
 			how := evaluation{
-				captions: captions, split: split, heldOut: heldOut, topK: topK, vision: vision, baseRate: baseRate, cache: s.Cache, log: cmd.ErrOrStderr(),
+				captions: captions, split: split, heldOut: heldOut, topK: topK, vision: vision, baseRate: baseRate, cache: device.CacheBytes(), log: cmd.ErrOrStderr(),
 			}
 			if cond {
 				report, err := evaluateCond(cmd.Context(), worker, checkpoint, places(paths), how)

@@ -34,7 +34,6 @@ type fineTuneSettings struct {
 	Run     service.Run
 	Augment dataset.Augmentation
 	Core    trainer.Options
-	Cache   int64 `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
 }
 
 // retrievalSettings are what settings of the trainer are in fine-tuning, where the environment sets none. They stand in
@@ -198,7 +197,7 @@ func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	images, closeImages, err := bootstrap.Images(ctx, slices.Concat(paths, j.validationPaths()), m.Config.ImageSize, s.Cache)
+	images, closeImages, err := bootstrap.Images(ctx, slices.Concat(paths, j.validationPaths()), m.Config.ImageSize, device.CacheBytes())
 	if err != nil {
 		m.Free()
 		return err

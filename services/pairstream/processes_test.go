@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,6 +23,9 @@ import (
 
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/safetensors"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/service"
+	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/forkserver"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -263,7 +267,7 @@ func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
 
 // TestSameRecordsHoweverTheStagesRun compares runs with the same seed, which give the same records and the same
 // weights. Two runs share one process. Another has every stage in a process of its own beside a broker in another.
-// After the first run neighbours and clusters are computed by tiles on the device.
+// One of the two computes neighbours and clusters by tiles on the device.
 func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 	if apart(t) {
 		return
@@ -274,13 +278,12 @@ func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 	t.Setenv("SEGMENTS_ROOT", in("segments"))
 
 	var first map[string]string
-	for _, namespace := range []string{"one", "two"} {
+	for namespace, engine := range map[string]string{"one": "cpu", "two": "device"} {
 		t.Setenv("NAMESPACE", namespace)
 		t.Setenv("CHECKPOINT_DIR", in(namespace))
 		mustCommand(t, "produce", in("scenes"), "--final")
-		mustCommand(t, "up")
+		upWith(t, engine)
 		compare(t, "a second run", &first, outcome(t, namespace, in(namespace)))
-		t.Setenv("NEIGHBORS_ENGINE", "device")
 	}
 
 	t.Setenv("NAMESPACE", "five")
@@ -327,4 +330,16 @@ func TestUpRefusesMissingWeights(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `is "/nowhere"`) {
 		t.Errorf("got %v, want an error that names the setting and its value", err)
 	}
+}
+
+// upWith runs all stages as `pairstream up` does, with an engine that computes neighbours and clusters.
+func upWith(t *testing.T, engine string) {
+	t.Helper()
+	p := must.Get(config.Parse[pipeline.Settings](config.Environ()))(t)
+	p.Indexer.Engine = engine
+	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
+	log, closeLog, err := pipeline.OpenLog(t.Context(), rt, p.Stream, "", "")
+	must.Do(t, err)
+	must.Do(t, pipeline.Run(t.Context(), log, rt, p, pipeline.NewStages(), false))
+	must.Do(t, closeLog())
 }

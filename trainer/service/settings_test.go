@@ -123,7 +123,6 @@ func TestProblemsNameVariables(t *testing.T) {
 		"AUGMENT_MIN_SCALE is 2, want 0.01..1":    {"AUGMENT_MIN_SCALE": "2"},
 		"AUGMENT_FLIP is -1, want 0..1":           {"AUGMENT_FLIP": "-1"},
 		"AUGMENT_COLOR is 3, want 0..1":           {"AUGMENT_COLOR": "3"},
-		"IMAGE_CACHE_BYTES is -1, want 0 or more": {"IMAGE_CACHE_BYTES": "-1"},
 	} {
 		if _, err := parse(environ); err == nil || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", environ, err, want)

@@ -141,6 +141,10 @@ def test_recipes() -> None:
     for adamw in ("0.9,0.999", "0.9,0.999,1e-8,1", "a,b,c"):
         with pytest.raises(SettingError, match=f"ADAMW is '{adamw}', want three numbers"):
             Recipe.of("mafa", {"ADAMW": adamw})
+    for ops in ("2", "2,7,1", "a,7"):
+        with pytest.raises(SettingError, match=f"AUGMENT_OPS is '{ops}', want two whole numbers"):
+            Recipe.of("mafa", {"AUGMENT_OPS": ops})
+    assert [(r.ops, r.level) for r in (Recipe.of("mafa", {"AUGMENT_OPS": ops}) for ops in ("3, 10", "0"))] == [(3, 10), (0, 0)]
     ours = Recipe.of("mafa", {"ADAMW": "0.8, 0.98, 1e-6"})
     assert (ours.beta1, ours.beta2, ours.eps) == (0.8, 0.98, 1e-6)
     some = Recipe.of("mafa", {"ECM_LOSSES": "mlm, itc", "MOMENTUM_DECAY": "0.9"})

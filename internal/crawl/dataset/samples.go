@@ -3,9 +3,12 @@ package dataset
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,10 +31,29 @@ type Augmentation struct {
 	Distort  bool    `env:"AUGMENT_DISTORT" envDefault:"false" desc:"vary images as TCL does: with probability 0.8 brightness, contrast and saturation by 0.4 and hue by 0.1, with 0.2 grey, with 0.5 blurred"`
 	Flip     float64 `env:"AUGMENT_FLIP" envDefault:"0.5" desc:"probability of mirroring an image; 0 where captions speak of left and right"`
 	Color    float64 `env:"AUGMENT_COLOR" envDefault:"0" desc:"how much brightness, contrast and saturation vary"`
-	Ops      int     `env:"AUGMENT_OPS" envDefault:"2" desc:"operations of RandAugment, each done half of the time; 0: none"`
-	Level    int     `env:"AUGMENT_LEVEL" envDefault:"7" desc:"strength of RandAugment's operations, 0 to 10"`
-	Workers  int     `envDefault:"0"` // images of a batch that are loaded, decoded and augmented at once; 0: see [Readers]; changes no image
+
+	RandAugment `env:"AUGMENT_OPS" envDefault:"2,7" desc:"RandAugment: its operations, each done half of the time, and their strength, 0 to 10; 0: none"`
+
+	Workers int `envDefault:"0"` // images of a batch that are loaded, decoded and augmented at once; 0: see [Readers]; changes no image
 }
+
+// RandAugment says how many of its operations are done, each half of the time, and how strong they are.
+type RandAugment struct{ Ops, Level int }
+
+// UnmarshalText reads OPERATIONS,STRENGTH. No operations need no strength.
+func (r *RandAugment) UnmarshalText(text []byte) error {
+	ops, level, _ := strings.Cut(string(text), ",")
+	n, err := strconv.Atoi(strings.TrimSpace(ops))
+	strength, levelErr := strconv.Atoi(strings.TrimSpace(level))
+	if err != nil || levelErr != nil && (n != 0 || level != "") {
+		return errors.New("want two whole numbers, comma separated, such as 2,7, or 0")
+	}
+	*r = RandAugment{n, strength}
+	return nil
+}
+
+// String returns what UnmarshalText reads.
+func (r RandAugment) String() string { return fmt.Sprintf("%d,%d", r.Ops, r.Level) }
 
 // Readers returns how many images to read at once: several for each processor, since reads also wait for the bucket.
 func Readers() int { return min(4*runtime.GOMAXPROCS(0), mostReaders) }
@@ -47,8 +69,7 @@ func (a Augmentation) Validate() error {
 	invalid.Within(&l, "MinScale", a.MinScale, 0.01, 1)
 	invalid.Within(&l, "Flip", a.Flip, 0, 1)
 	invalid.Within(&l, "Color", a.Color, 0, 1)
-	invalid.Within(&l, "Ops", a.Ops, 0, 10)
-	invalid.Within(&l, "Level", a.Level, 0, 10)
+	l.Want(min(a.Ops, a.Level) >= 0 && max(a.Ops, a.Level) <= 10, "%s is %s, want two numbers of 0..10", invalid.Field("RandAugment"), a.RandAugment)
 	invalid.AtLeast(&l, "Workers", a.Workers, 0)
 	return l.Err()
 }

@@ -213,24 +213,44 @@ func TestDrawnNamesEverySetting(t *testing.T) {
 	if said(1, base) == said(2, base) {
 		t.Error("two seeds say the same")
 	}
-	v := reflect.ValueOf(&base).Elem()
-	for i := range v.NumField() {
-		changed := base
-		switch f := reflect.ValueOf(&changed).Elem().Field(i); f.Kind() {
-		case reflect.Float64:
-			f.SetFloat(f.Float() + 0.0625)
-		case reflect.Int:
-			f.SetInt(f.Int() + 1)
-		case reflect.Bool:
-			f.SetBool(!f.Bool())
-		case reflect.String:
-			f.SetString(f.String() + "x")
-		default:
-			t.Fatalf("%s is a %s: change it here", v.Type().Field(i).Name, f.Kind())
+	changed := base
+	var change func(v reflect.Value)
+	change = func(v reflect.Value) {
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			switch f := v.Field(i); f.Kind() {
+			case reflect.Struct:
+				change(f)
+				continue
+			case reflect.Float64:
+				f.SetFloat(f.Float() + 0.0625)
+			case reflect.Int:
+				f.SetInt(f.Int() + 1)
+			case reflect.Bool:
+				f.SetBool(!f.Bool())
+			default:
+				t.Fatalf("%s is a %s: change it here", name, f.Kind())
+			}
+			if same := said(1, changed) == said(1, base); same != (name == "Workers") {
+				t.Errorf("another %s is said: %t", name, !same)
+			}
+			changed = base
 		}
-		name := v.Type().Field(i).Name
-		if same := said(1, changed) == said(1, base); same != (name == "Workers") {
-			t.Errorf("another %s is said: %t", name, !same)
+	}
+	change(reflect.ValueOf(&changed).Elem())
+}
+
+func TestRandAugmentReadsItsNumbers(t *testing.T) {
+	for text, want := range map[string]dataset.RandAugment{"2,7": {Ops: 2, Level: 7}, "3, 10": {Ops: 3, Level: 10}, "0": {}, "0,5": {Level: 5}} {
+		var got dataset.RandAugment
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "2", "2,", "a,7", "2,x", "0,x", "2,7,1"} {
+		var got dataset.RandAugment
+		if err := got.UnmarshalText([]byte(text)); err == nil || got != (dataset.RandAugment{}) {
+			t.Errorf("%q: %v, %v, want an error", text, got, err)
 		}
 	}
 }

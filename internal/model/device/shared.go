@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func imageMetrics(images *shard.Images) []prometheus.Collector {
 			func() float64 { return float64(images.Stats().Misses) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "cached_total", Help: "Images that were found decoded in the cache."},
 			func() float64 { return float64(images.Stats().Hits) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "cache_bytes", Help: "Decoded images in the cache; at most IMAGE_CACHE_BYTES."},
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "cache_bytes", Help: "Decoded images in the cache; at most an eighth of the memory limit."},
 			func() float64 { return float64(images.Stats().Bytes) }),
 	}
 }
@@ -207,17 +208,19 @@ func Main[S any](name string, run func(context.Context, Tools, S) error) {
 	})
 }
 
+// CacheBytes returns how many bytes of decoded images a process keeps in memory.
+func CacheBytes() int64 { return service.CacheBytes(8) }
+
 // Bucket holds the settings of which images may be read, and how many are kept.
 type Bucket struct {
 	Roots      []string `env:"BUCKET_ROOTS" desc:"places that image references may name, comma separated: file:///data, s3://bucket/prefix, gs://bucket"`
-	CacheBytes int64    `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
+	CacheBytes int64    `envDefault:"0"` // decoded images kept in memory; 0: see [CacheBytes]
 }
 
 // Validate returns every invalid setting, joined.
 func (b Bucket) Validate() error {
 	var l invalid.List
 	l.Refuse(len(b.Roots) == 0, "BUCKET_ROOTS is empty, want the places where images are, such as file:///data")
-	l.Refuse(b.CacheBytes < 0, "IMAGE_CACHE_BYTES is %d, want 0 or more", b.CacheBytes)
 	return l.Err()
 }
 
@@ -228,7 +231,7 @@ func (b Bucket) OpenImages(ctx context.Context) (*shard.Images, func() error, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("BUCKET_ROOTS: %w", err)
 	}
-	return shard.NewImages(bucket, shard.ImagesOptions{MaxBytes: b.CacheBytes}), bucket.Close, nil
+	return shard.NewImages(bucket, shard.ImagesOptions{MaxBytes: cmp.Or(b.CacheBytes, CacheBytes())}), bucket.Close, nil
 }
 
 // Keys of log lines.

@@ -60,12 +60,17 @@ func moments(old map[string]string) string {
 
 // removals has every setting that users may still set from an earlier build.
 var removals = map[string]removed{
-	"ADAMW_BETA1":        part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
-	"ADAMW_BETA2":        part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
-	"ADAMW_EPS":          part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"ADAMW_BETA1": part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"ADAMW_BETA2": part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"ADAMW_EPS":   part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
+	"AUGMENT_LEVEL": merged("2,7", "AUGMENT_OPS has it as its second number", func(old map[string]string) map[string]string {
+		ops, _, _ := strings.Cut(cmp.Or(old["AUGMENT_OPS"], "2"), ",")
+		return map[string]string{"AUGMENT_OPS": ops + "," + old["AUGMENT_LEVEL"]}
+	}),
 	"CLUSTER_ITERATIONS": replaced("20", "k-means takes at most 20 iterations"),
 	"CLUSTER_MODALITY":   replaced("image", "images are clustered, as in GPN-S"),
 	"COND_KEEP":          fixed("4000000", "a lane keeps 4,000,000 scores"),
+	"COND_KEEP_BYTES":    fixed("268435456", "a lane keeps 256 MiB of encodings, or its share of a quarter of GOMEMLIMIT"),
 	"COND_PART":          fixed("0", "8 candidates at once on the processor, 128 on a GPU"),
 	"COND_THRESHOLD": merged("", "ECM_HIGH is the threshold, and COND_MIN_PRECISION=auto:SHARE chooses it", func(old map[string]string) map[string]string {
 		if old["COND_THRESHOLD"] == "auto" {
@@ -103,6 +108,7 @@ var removals = map[string]removed{
 		}
 		return map[string]string{"MOMENTUM_DECAY": cmp.Or(old["MOMENTUM_DECAY"], "0.995")}
 	}),
+	"NEIGHBORS_ENGINE": fixed("auto", "neighbours and clusters are computed on DEVICE where that is a GPU, else on the processor"),
 	"NEIGHBORS_GROUPS": merged("group", "NEIGHBORS_SCOPE=lane:GROUPS or crawl:GROUPS says it", func(old map[string]string) map[string]string {
 		return numbered(old, "NEIGHBORS_SCOPE", "NEIGHBORS_GROUPS", "lane", "crawl")
 	}),
@@ -113,6 +119,7 @@ var removals = map[string]removed{
 	"GRIT_SAME_IMAGE":        replaced("false", "SAME_IMAGE_NEGATIVES of the grouper is one switch for the walk, ITC, ITM and Con-D"),
 	"GROUPER_SPOOL_DIR":      replaced("", "groups that wait for their next epoch lie in the folder that TMPDIR names"),
 	"GROUPER_WORKERS":        fixed("", "the grouper takes all processors; GOMAXPROCS takes fewer"),
+	"IMAGE_CACHE_BYTES":      fixed("268435456", "256 MiB of decoded images are kept, or an eighth of GOMEMLIMIT"),
 	"IMAGE_WORKERS":          fixed("", "four images are read at once for each processor; GOMAXPROCS takes fewer"),
 	"INDEXER_THREADS":        fixed("0", "the indexer takes all processors; GOMAXPROCS takes fewer"),
 	"ITC_REPORT_KL":          fixed("false", "the consistency term is reported as the cross-entropy"),

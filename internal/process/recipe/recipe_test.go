@@ -52,7 +52,7 @@ func TestEveryRecipeIsItsPapers(t *testing.T) {
 		{"GNS_CLUSTERS", "GPN-S 4.1 c=40", []string{"", "", "", "", "40", "40"}},
 		{"AUGMENT_MIN_SCALE", "ALBEF 3.5", []string{"0.2", "0.2", "0.2", "0.2", "0.2", "0.2"}},
 		{"AUGMENT_DISTORT", "TCL, create_dataset", []string{"false", "true", "false", "false", "false", "true"}},
-		{"AUGMENT_OPS", "ALBEF 3.5", []string{"2", "2", "2", "2", "2", "2"}},
+		{"AUGMENT_OPS", "ALBEF 3.5", []string{"2,7", "2,7", "2,7", "2,7", "2,7", "2,7"}},
 		{"LR", "ALBEF 3.5", []string{"1e-4", "1e-4", "1e-4", "1e-4", "1e-4", "1e-4"}},
 		// 4 lanes x 5,000,000 pairs: 39,062 steps of 512 pairs, or 52,083 of 384, are an epoch.
 		{"LR_TOTAL_STEPS", "ALBEF 3.5, GPN-S 4.1", []string{"1171860", "1171860", "1562490", "1562490", "1171860", "1953100"}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"runtime/debug"
@@ -32,6 +33,14 @@ func limitMemory(root fs.FS, warn io.Writer) {
 	if found {
 		debug.SetMemoryLimit(int64(memoryShare * float64(limit)))
 	}
+}
+
+// CacheBytes returns an nth of the memory that the Go runtime may use, for a cache. Without a limit it is 256 MiB.
+func CacheBytes(n int64) int64 {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return limit / n
+	}
+	return 256 << 20
 }
 
 // Where the kernel says which groups a process is in, and what they may use.

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"math"
 	"runtime/debug"
 	"testing"
 	"testing/fstest"
@@ -54,4 +55,17 @@ func TestLimitMemory(t *testing.T) {
 		}
 	}
 	LimitMemory(t.Output()) // whatever this machine has
+}
+
+// TestCacheBytes has caches follow the memory that there is.
+func TestCacheBytes(t *testing.T) {
+	before := debug.SetMemoryLimit(math.MaxInt64)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	if got := CacheBytes(8); got != 256<<20 {
+		t.Errorf("%d bytes without a limit, want 256 MiB", got)
+	}
+	debug.SetMemoryLimit(8 << 30)
+	if got := CacheBytes(8); got != 1<<30 {
+		t.Errorf("%d bytes of 8 GiB, want an eighth", got)
+	}
 }

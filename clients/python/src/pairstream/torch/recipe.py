@@ -187,7 +187,7 @@ VARIABLES = {
     "uni_reading": "UNI_READING", "ecm_itc": "ECM_LOSSES", "ecm_itm": "ECM_LOSSES", "ecm_mlm": "ECM_LOSSES", "eliminate": "ECM_ELIMINATE", "high": "ECM_HIGH",
     "low": "ECM_LOW", "negatives": "ITM_NEGATIVES", "mask_probability": "MLM_PROBABILITY", "mlm_distill": "MLM_DISTILL", "momentum": "MOMENTUM_DECAY",
     "momentum_decay": "MOMENTUM_DECAY", "momentum_queue": "MOMENTUM_QUEUE", "dropout": "DROPOUT", "min_scale": "AUGMENT_MIN_SCALE",
-    "distort": "AUGMENT_DISTORT", "flip": "AUGMENT_FLIP", "color": "AUGMENT_COLOR", "ops": "AUGMENT_OPS", "level": "AUGMENT_LEVEL",
+    "distort": "AUGMENT_DISTORT", "flip": "AUGMENT_FLIP", "color": "AUGMENT_COLOR", "ops": "AUGMENT_OPS", "level": "AUGMENT_OPS",
     "step_batches": "STEP_BATCHES", "lr": "LR", "lr_min": "LR_MIN", "lr_warmup": "LR_WARMUP", "lr_warmup_steps": "LR_WARMUP_STEPS",
     "lr_total_steps": "LR_TOTAL_STEPS", "lr_schedule": "LR_SCHEDULE",
     "weight_decay": "WEIGHT_DECAY", "beta1": "ADAMW", "beta2": "ADAMW", "eps": "ADAMW",
@@ -201,6 +201,8 @@ def _parse(field: str, kind: Any, text: str) -> Any:
     try:
         if variable == "ECM_LOSSES":
             return field.removeprefix("ecm_") in _names(text)
+        if variable == "AUGMENT_OPS":
+            return dict(zip(("ops", "level"), map(int, (text if text != "0" else "0,0").split(",")), strict=True))[field]
         if variable == "ADAMW":
             return dict(zip(("beta1", "beta2", "eps"), map(float, text.split(",")), strict=True))[field]
         if field == "momentum":
@@ -211,7 +213,12 @@ def _parse(field: str, kind: Any, text: str) -> Any:
             return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
         return {"str": str, "float": float, "int": int}[kind](text)
     except (KeyError, ValueError) as err:
-        kinds = {"ECM_LOSSES": "itc, itm and mlm, comma separated, or none", "ADAMW": "three numbers, comma separated", "MOMENTUM_DECAY": "float"}
+        kinds = {
+            "ECM_LOSSES": "itc, itm and mlm, comma separated, or none",
+            "ADAMW": "three numbers, comma separated",
+            "MOMENTUM_DECAY": "float",
+            "AUGMENT_OPS": "two whole numbers, comma separated, or 0",
+        }
         raise SettingError(f"{variable} is {text!r}, want {kinds.get(variable, 'true or false' if kind == 'bool' else kind)}") from err
 
 
