@@ -163,7 +163,7 @@ func (o Options) Validate() error {
 	invalid.Within(&l, momentum, o.Momentum.Decay, 0, 1)
 	l.Want(o.Momentum.Queue >= 0, "%s is %d, want 0 or more", queue, o.Momentum.Queue)
 	l.Want(o.Momentum.Enabled() || o.Momentum.Queue == 0, "%s is %d, want 0 with %s=0", queue, o.Momentum.Queue, momentum)
-	l.Want(o.AdamW.Moments.valid(), "%s is %s, want two decays of 0..1, 1 excluded, and an epsilon above 0", invalid.Field("AdamW.Moments"), o.AdamW.Moments)
+	l.Want(o.AdamW.valid(), "%s is %s, want two decays of 0..1, 1 excluded, and an epsilon above 0", invalid.Field("AdamW.Moments"), o.AdamW.Moments)
 	invalid.Within(&l, "AdamW.WeightDecay", o.AdamW.WeightDecay, 0, 1)
 	o.Schedule.validate(&l)
 	return l.Err()

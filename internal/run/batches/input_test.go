@@ -1,6 +1,4 @@
-//go:build cgo
-
-package main
+package batches
 
 import (
 	"bytes"
@@ -56,15 +54,14 @@ func writeTables(t *testing.T, dir, tars string) {
 // TestPlanOfParquet makes a plan of Parquet files with images. It is the plan of the tars that it leaves in its folder.
 // That may lie beside the files: another run takes its tars for no data.
 func TestPlanOfParquet(t *testing.T) {
-	if apart(t) {
-		return
-	}
-	in := setUpPipeline(t, 8)
-	t.Setenv("GRIT_FEATURES", "encoder")
-	t.Setenv("EPOCHS", "1")
+	t.Parallel()
+	in, o, environ := setUp(t, 8)
 	writeTables(t, in("tables"), in("scenes"))
-	mustCommand(t, "batches", "--out", in("tables/plan"), in("tables"), "--caption-col", "sentences.raw")
-	mustCommand(t, "batches", "--out", in("tars"), in("tables/plan/images"))
+	tables := o
+	tables.Sources, tables.Out, tables.Columns.Caption = []string{in("tables")}, in("tables/plan"), "sentences.raw"
+	must.Get(plan(t, tables, environ))(t)
+	o.Sources, o.Out = []string{in("tables/plan/images")}, in("tars")
+	must.Get(plan(t, o, environ))(t)
 	names, err := filepath.Glob(in("tables/plan/epoch-*.parquet"))
 	if err != nil || len(names) != 2 {
 		t.Fatalf("the plan has %q (%v)", names, err)
@@ -75,30 +72,31 @@ func TestPlanOfParquet(t *testing.T) {
 			t.Errorf("%s is another one than that of the tars (%v)", name, err)
 		}
 	}
-	m := readManifest(t, in("tables/plan"))
+	m := manifestIn(t, in("tables/plan"))
 	if m.Pairs != 24 || !slices.Equal(m.Sources, []string{in("tables")}) {
 		t.Errorf("%d pairs of %q", m.Pairs, m.Sources)
 	}
 	keys := map[string]int{}
-	for _, r := range planRows(t, in("tables/plan"), m.Files) {
+	for _, r := range rowsOf(t, in("tables/plan"), m.Files) {
 		keys[r.Text("key")]++
 	}
 	if len(keys) != 8 || keys["000000007"] != 3 {
 		t.Errorf("keys are %v, want the numbers of the rows", keys)
 	}
-	if printed := mustCommand(t, "batches", "--out", in("tables/plan"), in("tables"), "--caption-col", "sentences.raw"); !strings.Contains(printed, "complete") {
+	if printed := must.Get(plan(t, tables, environ))(t); !strings.Contains(printed, "complete") {
 		t.Errorf("once more: %s", printed)
 	}
-	if _, err := command(t, "batches", "--out", in("tables/other"), in("tables"), "--image-col", "none"); err == nil || !strings.Contains(err.Error(), "--image-col") {
-		t.Errorf("a plan beside another one reads no tables: %v", err)
-	}
-	if _, err := command(t, "batches", "--out", in("scenes/plan"), in("scenes")); err == nil || !strings.Contains(err.Error(), "lies in the data") {
-		t.Errorf("a plan among tars: %v", err)
-	}
-	if _, err := command(t, "batches", "--out", in("both"), in("tables"), in("scenes")); err == nil || !strings.Contains(err.Error(), "want one kind") {
-		t.Errorf("tables beside tars: %v", err)
-	}
-	if _, err := command(t, "batches", "--out", in("remote"), "s3://bucket/a.parquet"); err == nil || !strings.Contains(err.Error(), "copy them first") {
-		t.Errorf("a table in a bucket: %v", err)
+	for _, c := range []struct {
+		name, want, out string
+		image           string
+		sources         []string
+	}{
+		{"a plan beside another one reads no tables", "--image-col", "tables/other", "none", []string{in("tables")}},
+		{"a plan among tars", "lies in the data", "scenes/plan", "image", []string{in("scenes")}},
+		{"tables beside tars", "want one kind", "both", "image", []string{in("tables"), in("scenes")}},
+		{"a table in a bucket", "copy them first", "remote", "image", []string{"s3://bucket/a.parquet"}},
+	} {
+		o.Sources, o.Out, o.Columns.Image = c.sources, in(c.out), c.image
+		wantError(t, c.name, c.want, o, environ)
 	}
 }

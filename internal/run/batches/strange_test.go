@@ -1,6 +1,4 @@
-//go:build cgo
-
-package main
+package batches
 
 import (
 	"archive/tar"
@@ -24,12 +22,8 @@ func writeAll(w io.Writer, p []byte) error {
 // TestPlanOfStrangeInput: what is no data set is an error that names the remedy, and the next try in the same folder
 // works.
 func TestPlanOfStrangeInput(t *testing.T) {
-	if apart(t) {
-		return
-	}
-	in := setUpPipeline(t, 8)
-	t.Setenv("GRIT_FEATURES", "encoder")
-	t.Setenv("EPOCHS", "1")
+	t.Parallel()
+	in, o, environ := setUp(t, 8)
 	raw := must.Get(os.ReadFile(in("scenes/00000.tar")))(t)
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
@@ -48,28 +42,25 @@ func TestPlanOfStrangeInput(t *testing.T) {
 	}
 	must.Do(t, errors.Join(w.Close(), os.WriteFile(in("junk.tar"), junk.Bytes(), 0o600)))
 	for _, c := range []struct {
-		name string
-		args []string
-		want string
+		name, source, out, want string
 	}{
-		{"a compressed tar", []string{in("scenes.tar.gz")}, "has no pairs: file://" + in("scenes.tar.gz")},
-		{"images that are none", []string{in("junk.tar")}, "there is no mini-batch, as no pair is usable: set aside 2, the first by: unusable image: "},
-		{"images in a folder", []string{in("loose")}, "files of a folder go into one with `tar --sort=name -cf data.tar -C FOLDER .`"},
-		{"a Parquet file that is none", []string{in("a.parquet")}, in("a.parquet") + ": reading Parquet: "},
-		{"an address", []string{"https://example.org/a.tar"}, `scheme "https"`},
-		{"a file for a folder", []string{in("scenes"), "--out", in("file")}, "--out is \"" + in("file") + "\", want a folder"},
+		{"a compressed tar", in("scenes.tar.gz"), in("plan"), "has no pairs: file://" + in("scenes.tar.gz")},
+		{"images that are none", in("junk.tar"), in("plan"), "there is no mini-batch, as no pair is usable: set aside 2, the first by: unusable image: "},
+		{"images in a folder", in("loose"), in("plan"), "files of a folder go into one with `tar --sort=name -cf data.tar -C FOLDER .`"},
+		{"a Parquet file that is none", in("a.parquet"), in("plan"), in("a.parquet") + ": reading Parquet: "},
+		{"an address", "https://example.org/a.tar", in("plan"), `scheme "https"`},
+		{"a file for a folder", in("scenes"), in("file"), "--out is \"" + in("file") + "\", want a folder"},
 	} {
-		args := append([]string{"batches", "--out", in("plan")}, c.args...)
-		if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
+		strange := o
+		strange.Sources, strange.Out = []string{c.source}, c.out
+		wantError(t, c.name, c.want, strange, environ)
 	}
-	if out := mustCommand(t, "batches", "--out", in("plan"), in("broken")); !strings.Contains(out, "set aside 1, the first by: tar cut: ") {
+	broken := o
+	broken.Sources = []string{in("broken")}
+	if out := must.Get(plan(t, broken, environ))(t); !strings.Contains(out, "set aside 1, the first by: tar cut: ") {
 		t.Errorf("a plan of a tar that is cut prints\n%s", out)
 	}
-	if _, err := command(t, "batches", "--out", in("plan"), in("scenes")); err == nil || !strings.Contains(err.Error(), "want another folder, or remove this one") {
-		t.Errorf("a folder with another plan: %v", err)
-	}
+	wantError(t, "a folder with another plan", "want another folder, or remove this one", o, environ)
 	if left, err := filepath.Glob(in("plan/work")); err != nil || left != nil {
 		t.Errorf("%q is left (%v)", left, err)
 	}
