@@ -12,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Limits of a block that keeps its order.
+// Limits of a block in the order of the tars.
 const (
 	blockMessages = 1 << 14
 	blockBytes    = 8 << 20
@@ -24,31 +24,31 @@ type valueID [16]byte
 // entry is a message of the open block.
 type entry struct {
 	Message
-	count *int // of the summary, when it is published
+	count *int // counter of the summary to increase once it is published
 }
 
-// book cuts what is published into blocks. Before a block goes out, notes say of each source in it how far the blocks
-// before have come, and where the lanes ended.
+// book cuts the messages into blocks. Before it publishes a block, it notes for each source in it how far the earlier
+// blocks have come, and where the lanes ended.
 type book struct {
 	o      ProduceOptions
 	ledger Ledger
 	sum    *Summary
-	known  map[string]SourceNote // as earlier runs have left them
-	from   []int64               // the lowest of their Ends
-	there  map[valueID]int       // messages behind from
+	known  map[string]SourceNote // from earlier runs
+	from   []int64               // lowest Ends of the block's sources
+	there  map[valueID]int       // messages after from
 	ended  map[int]*schemas.Seal // final seals, by lane
-	topic  string                // its id
-	ends   []int64               // of the lanes, when the run began
+	topic  string                // id of the topic
+	ends   []int64               // of the lanes at the start of the run
 
 	block   []entry
 	bytes   int
-	index   int64          // of the next message among all of all sources, published or not
-	touched []*sourceState // by the block
-	done    []SourceNote   // to be noted when all before the block is acknowledged
+	index   int64          // number of the next message over all sources, published or not
+	touched []*sourceState // sources of the block
+	done    []SourceNote   // to write once everything before the block is acknowledged
 	final   map[string]SourceNote
 }
 
-// open reads what the ledger knows.
+// open reads the ledger's state.
 func (b *book) open(ctx context.Context) (err error) {
 	b.final, b.there = make(map[string]SourceNote), make(map[valueID]int)
 	if b.known, err = b.ledger.Sources(ctx); err != nil {
@@ -91,7 +91,7 @@ func (b *book) recognise(s *sourceState) error {
 	return nil
 }
 
-// holds returns an error when the log cannot have what a note says of it.
+// holds returns an error if the log cannot hold the messages that a note claims.
 func (b *book) holds(was SourceNote) error {
 	const remedy = "publish it again with --resume=false, which publishes everything"
 	if was.Topic != "" && b.topic != "" && was.Topic != b.topic {
@@ -108,7 +108,7 @@ func (b *book) holds(was SourceNote) error {
 	return nil
 }
 
-// note writes notes. Those of sources that are published to their end say where all of it lies.
+// note writes notes. For fully published sources it adds the ends of the lanes.
 func (b *book) note(ctx context.Context, notes []SourceNote) error {
 	if slices.ContainsFunc(notes, func(n SourceNote) bool { return n.Done }) {
 		if err := b.ledger.Note(ctx, nil); err != nil { // all is acknowledged
@@ -136,7 +136,7 @@ func (b *book) published(s *sourceState) bool {
 	return was.Done && was.Version != "" && was.Version == s.Version && was.Size == s.Size
 }
 
-// resume reads what was published of the sources behind what the notes say.
+// resume reads the messages of the sources published after their notes.
 func (b *book) resume(ctx context.Context, todo []*sourceState) error {
 	for _, s := range todo {
 		b.from = lowest(b.from, b.known[s.URI].Ends)
@@ -147,7 +147,7 @@ func (b *book) resume(ctx context.Context, todo []*sourceState) error {
 	return b.ledger.Behind(ctx, b.from, func(value []byte) { b.there[hashOf(value)]++ })
 }
 
-// lowest returns the lower offset of each lane; nil is higher than all.
+// lowest returns the lower offset of each lane; nil is higher than any offset.
 func lowest(a, b []int64) []int64 {
 	if a == nil {
 		return slices.Clone(b)
@@ -163,7 +163,7 @@ func hashOf(value []byte) valueID {
 	return valueID(h[:16])
 }
 
-// add takes a message of a source into the open block.
+// add adds a message of a source to the open block.
 func (b *book) add(s *sourceState, e entry) {
 	if !s.inBlock {
 		s.inBlock = true
@@ -173,8 +173,8 @@ func (b *book) add(s *sourceState, e entry) {
 	b.bytes += len(e.Value)
 }
 
-// step passes over a message of a source, and publishes the block if it ends there. A block that is shuffled holds the
-// same messages in every run, wherever that begins.
+// step counts a message of a source, and publishes the block if it ends there. A shuffled block holds the same messages
+// in every run, wherever the run begins.
 func (b *book) step(ctx context.Context, s *sourceState) error {
 	b.index++
 	full := len(b.block) >= blockMessages || b.bytes >= blockBytes
@@ -191,7 +191,7 @@ func (b *book) step(ctx context.Context, s *sourceState) error {
 	return nil
 }
 
-// finish notes that a source was read to its end. The note is written when its last messages are acknowledged.
+// finish records that a source was read to its end. Its note is written when its last messages are acknowledged.
 func (b *book) finish(s *sourceState) {
 	s.final = s.SourceNote
 	s.final.Messages, s.final.Digest, s.final.Done = s.read, s.sum(), true
@@ -212,7 +212,7 @@ func (b *book) commit(ctx context.Context) error {
 			}
 		}
 		ends := b.from
-		if len(block) == len(b.block) { // else some of it lies behind from
+		if len(block) == len(b.block) { // otherwise some of it may lie after from
 			var err error
 			if ends, err = b.ledger.Ends(ctx); err != nil {
 				return err
@@ -244,7 +244,7 @@ func (b *book) commit(ctx context.Context) error {
 	return nil
 }
 
-// missing returns the messages of the block that are not in the log yet, in the order in which they are published.
+// missing returns the messages of the block that are not in the log yet, in the order of publication.
 func (b *book) missing() []entry {
 	if b.o.Buffer > 0 {
 		r := rng.New(b.o.Seed, "order of pairs", (b.index-1)/int64(b.o.Buffer))
@@ -274,7 +274,7 @@ func (b *book) publish(ctx context.Context, m Message) error {
 	return b.ledger.Publish(ctx, m)
 }
 
-// close publishes the last block, and waits until all is noted.
+// close publishes the last block, and waits until everything is noted.
 func (b *book) close(ctx context.Context) error {
 	if len(b.block) > 0 {
 		if err := b.commit(ctx); err != nil {
@@ -286,7 +286,7 @@ func (b *book) close(ctx context.Context) error {
 	return err
 }
 
-// seal ends every lane, for good.
+// seal ends every lane permanently.
 func (b *book) seal(ctx context.Context) error {
 	id := b.sealID()
 	for lane := range b.o.Lanes {
@@ -310,7 +310,7 @@ func (b *book) seal(ctx context.Context) error {
 	return b.ledger.Note(ctx, nil)
 }
 
-// sealID names the end of a crawl of these sources. It is the same when a run is repeated.
+// sealID identifies the end of a crawl of these sources. A repeated run gives the same id.
 func (b *book) sealID() string {
 	h := sha256.New()
 	for _, uri := range slices.Sorted(maps.Keys(b.final)) {

@@ -10,8 +10,8 @@ import (
 )
 
 // Connections writes the connections of scored batches as examples of a WebDataset: pairs of images and captions that
-// the crawl did not have, which Con-D takes for matches (MAFA table 20 calls the crawl and these ECM-6M). [shard.Scan]
-// reads them as pairs, and their JSON holds the probability.
+// are not in the crawl, but that Con-D takes for matches. (MAFA table 20 calls the crawl and these ECM-6M.)
+// [shard.Scan] reads them as pairs, and their JSON holds the probability.
 type Connections struct {
 	bucket *shard.Bucket
 	out    *shard.DirWriter
@@ -20,15 +20,15 @@ type Connections struct {
 	sum    ConnectionSummary
 }
 
-// ConnectionSummary counts what became of candidates above the threshold.
+// ConnectionSummary counts the candidates above the threshold by outcome.
 type ConnectionSummary struct {
 	Written  int // new pairs
-	Known    int // pairs of the same batch, and pairs written before: the first probability stays
-	Replaced int // texts that are no captions, but the objects of an image (GPN-S)
+	Known    int // pairs of the same batch, and pairs written before, which keep their first probability
+	Replaced int // texts that are not captions but the objects of an image (GPN-S)
 	Lost     int // pairs whose image is no longer in the bucket
 }
 
-// NewConnections writes pairs with a probability above a threshold to out, which stays the caller's.
+// NewConnections writes pairs with a probability above a threshold to out, which the caller closes.
 func NewConnections(bucket *shard.Bucket, out *shard.DirWriter, above float64) *Connections {
 	return &Connections{bucket: bucket, out: out, above: float32(above), seen: map[schemas.PairID]bool{}}
 }
@@ -36,7 +36,7 @@ func NewConnections(bucket *shard.Bucket, out *shard.DirWriter, above float64) *
 // Summary returns the counts so far.
 func (c *Connections) Summary() ConnectionSummary { return c.sum }
 
-// Add writes the connections of a batch. Those of an image come first, then those of a text, each in the batch's order.
+// Add writes the connections of a batch: first those of its images, then those of its texts, in the batch's order.
 func (c *Connections) Add(ctx context.Context, b *schemas.ScoredBatch) error {
 	for _, s := range b.Samples {
 		if !s.Replaced {

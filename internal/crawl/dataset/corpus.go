@@ -17,7 +17,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Corpus is images with one or more captions each.
+// Corpus is a set of images with one or more captions each.
 type Corpus struct {
 	images   []picture
 	captions []caption
@@ -41,9 +41,9 @@ func (c *Corpus) add(ref schemas.ImageRef, id schemas.ImageID, captions []string
 	}
 }
 
-// Read reads the pairs of tars in one pass and parts them. held has the heldOut images with the smallest ids, which
-// `pairstream produce` keeps back; rest has the others. Read decodes every image once, since a broken one would end a
-// training or an evaluation later. [Corpus.Totals] counts whatever is not a pair.
+// Read reads the pairs of tars in one pass and splits them. held has the heldOut images with the smallest ids, which
+// `pairstream produce` keeps back; rest has the others. Read decodes every image once, because a broken one would end a
+// training or an evaluation later. [Corpus.Totals] counts everything that is not a pair.
 func Read(ctx context.Context, paths []string, heldOut int) (rest, held *Corpus, err error) {
 	all, err := readAll(ctx, paths)
 	if err != nil {
@@ -52,7 +52,7 @@ func Read(ctx context.Context, paths []string, heldOut int) (rest, held *Corpus,
 	return all.HoldOut(heldOut)
 }
 
-// reading decodes images beside the scan, which lends their bytes only for the time of its callback.
+// reading decodes images beside the scan, which lends their bytes only during its callback.
 type reading struct {
 	all      Corpus
 	decoding *errgroup.Group
@@ -69,7 +69,7 @@ func readAll(ctx context.Context, paths []string) (*Corpus, error) {
 	})
 }
 
-// scan reads tars with what visit adds to the visitor.
+// scan reads tars with a visitor that visit extends.
 func scan(ctx context.Context, paths []string, visit func(*reading, *shard.Visitor)) (*Corpus, error) {
 	r := &reading{decoding: new(errgroup.Group), broken: map[int]bool{}}
 	r.decoding.SetLimit(runtime.GOMAXPROCS(0))
@@ -102,10 +102,12 @@ func (r *reading) check(number int, encoded []byte) {
 	}
 }
 
-// Totals returns the counts of what the tars held besides pairs. Images that cannot be decoded are among the problems.
+// Totals returns the counts of everything in the tars that is not a pair. Images that cannot be decoded are among the
+// problems.
 func (c *Corpus) Totals() shard.Totals { return c.totals }
 
-// HoldOut parts the corpus: the images with the n smallest ids, each once, and the rest. The totals stay with the rest.
+// HoldOut splits the corpus: the images with the n smallest ids, each once, and the rest. The totals stay with the
+// rest.
 func (c *Corpus) HoldOut(n int) (rest, held *Corpus, err error) {
 	chosen := shard.NewHeldOut(n)
 	for _, p := range c.images {
@@ -126,14 +128,15 @@ func (c *Corpus) HoldOut(n int) (rest, held *Corpus, err error) {
 	return rest, held, nil
 }
 
-// Without returns the images whose ids are not gone, with their captions.
+// Without returns the images whose ids gone does not report, with their captions.
 func (c *Corpus) Without(gone func(schemas.ImageID) bool) *Corpus {
 	left := c.pick(func(i int) bool { return !gone(c.images[i].id) })
 	left.totals = c.totals
 	return left
 }
 
-// pick returns the images whose number wanted accepts, with their captions. It asks for every number once, in order.
+// pick returns the images whose number wanted accepts, with their captions. It calls wanted once for every number, in
+// order.
 func (c *Corpus) pick(wanted func(int) bool) *Corpus {
 	part := new(Corpus)
 	at := 0
@@ -188,8 +191,7 @@ func (c *Corpus) Captions(yield func(string) bool) {
 	}
 }
 
-// Slice returns the part of the corpus whose image ids lie in the first share of all ids. It is a random sample of the
-// images.
+// Slice returns the images whose ids lie in the first share of all ids: a random sample of the images.
 func (c *Corpus) Slice(share float64) *Corpus {
 	return c.pick(func(i int) bool {
 		id := c.images[i].id
@@ -200,7 +202,7 @@ func (c *Corpus) Slice(share float64) *Corpus {
 // Training presents a corpus as training examples of a model; it implements trainer.Examples.
 type Training struct {
 	*Corpus
-	Ctx     context.Context //nolint:containedctx // of the training run that asks for examples
+	Ctx     context.Context //nolint:containedctx // of the training run
 	Source  *shard.Images
 	Words   *token.WordPiece
 	Length  int // most tokens of a text

@@ -13,57 +13,57 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Ledger is the topic "pairs" for a producer, with notes of what was published of every source.
+// Ledger is a producer's view of the topic "pairs", with notes of the progress in every source.
 type Ledger interface {
 	// Sources returns the notes, by URI.
 	Sources(ctx context.Context) (map[string]SourceNote, error)
-	// Note writes notes. It returns when they are acknowledged, and all that was published before.
+	// Note writes notes. It returns when they and all earlier messages are acknowledged.
 	Note(ctx context.Context, notes []SourceNote) error
 	// Publish sends a message, in the background.
 	Publish(ctx context.Context, m Message) error
 	// Ends returns the end of every lane.
 	Ends(ctx context.Context) ([]int64, error)
-	// Topic returns the id of the topic, "" where there are no ids. A topic that is made anew has another.
+	// Topic returns the id of the topic, "" if there are no ids. A recreated topic has another id.
 	Topic(ctx context.Context) (string, error)
-	// Behind calls each with the values that lie behind these offsets of the lanes.
+	// Behind calls each with the values after these offsets of the lanes.
 	Behind(ctx context.Context, from []int64, each func(value []byte)) error
 	// Ended returns the final seal of every lane that ends with one, by lane.
 	Ended(ctx context.Context) (map[int]*schemas.Seal, error)
 }
 
-// SourceNote is what is known of a tar that is published, or was begun.
+// SourceNote is the progress of publishing a tar.
 //
-// A source gives its messages in a fixed order. The first Messages of them are in the log, or held out. Of the others,
-// none lies before Ends. So a producer that goes on reads what lies behind Ends, and publishes what it does not find
-// there.
+// A source gives its messages in a fixed order. The first Messages of them are in the log, or held out. All others lie
+// after Ends, if they are in the log. So a producer that resumes reads the log after Ends, and publishes the messages
+// that are missing there.
 type SourceNote struct {
 	URI      string  `json:"uri"`
 	Size     int64   `json:"size"`
-	Version  string  `json:"version,omitempty"` // changes whenever the source does; empty: not known
+	Version  string  `json:"version,omitempty"` // changes whenever the source does; empty: unknown
 	Messages int64   `json:"messages"`
 	Digest   string  `json:"digest"` // of these messages
 	Ends     []int64 `json:"ends,omitempty"`
-	Done     bool    `json:"done,omitempty"`   // there are no others
+	Done     bool    `json:"done,omitempty"`   // there are no further messages
 	Before   []int64 `json:"before,omitempty"` // done: all messages lie before these offsets of the lanes
-	Topic    string  `json:"topic,omitempty"`  // id of the topic that has them; empty: not known
+	Topic    string  `json:"topic,omitempty"`  // id of the topic that has them; empty: unknown
 	HeldOut  int     `json:"held_out,omitempty"`
 }
 
-// sourceState is a source that is being read. Its Messages and Digest are of what lies before the open block.
+// sourceState is a source that is being read. Its Messages and Digest cover the messages before the open block.
 type sourceState struct {
 	SourceNote
 	tar  shard.Tar
-	lost *shard.Problem // instead: it cannot be read
-	seen int64          // bytes of it, for the progress
+	lost *shard.Problem // instead: the problem that makes it unreadable
+	seen int64          // bytes read, for the progress
 
 	read    int64 // messages so far
 	digest  hash.Hash
-	skip    int64      // so many were published before
+	skip    int64      // messages published before
 	want    string     // their digest
 	inBlock bool       // the open block has messages of it
-	final   SourceNote // its last note, when it is published to its end
-	before  int        // messages of the summary that were published before
-	whole   bool       // all of it is published: it is not read
+	final   SourceNote // its last note, if it is fully published
+	before  int        // published earlier, for the summary
+	whole   bool       // fully published: it is not read
 }
 
 func newSource(tar shard.Tar) *sourceState {
@@ -72,12 +72,12 @@ func newSource(tar shard.Tar) *sourceState {
 	return s
 }
 
-// forget begins the source anew.
+// forget restarts the source.
 func (s *sourceState) forget() {
 	s.read, s.skip, s.want, s.seen, s.digest, s.Messages, s.Digest = 0, 0, "", 0, sha256.New(), 0, ""
 }
 
-// take counts a message. It reports whether it is one of those that were published before.
+// take counts a message. It reports whether the message was published before.
 func (s *sourceState) take(value []byte) (published bool, err error) {
 	s.digest.Write(binary.AppendUvarint(nil, uint64(len(value))))
 	s.digest.Write(value)
@@ -90,7 +90,7 @@ func (s *sourceState) take(value []byte) (published bool, err error) {
 
 func (s *sourceState) sum() string { return hex.EncodeToString(s.digest.Sum(nil)[:16]) }
 
-// check refuses a source that ends before what was published of it.
+// check refuses a source that ends before its published messages do.
 func (s *sourceState) check() error {
 	if s.read < s.skip {
 		return errChanged
@@ -98,7 +98,7 @@ func (s *sourceState) check() error {
 	return nil
 }
 
-// shuffleSources orders them at random. A source that comes or goes does not change the order of the others.
+// shuffleSources shuffles the sources. Adding or removing a source does not change the order of the others.
 func shuffleSources(sources []*sourceState, seed uint64) {
 	key := func(s *sourceState) string {
 		h := sha256.Sum256(append(binary.LittleEndian.AppendUint64(nil, seed), s.URI...))
@@ -107,8 +107,8 @@ func shuffleSources(sources []*sourceState, seed uint64) {
 	slices.SortFunc(sources, func(a, b *sourceState) int { return strings.Compare(key(a), key(b)) })
 }
 
-// interleave takes the tars of the places in turns. In each turn it takes as many of every place as the place weighs,
-// as long as it has any. The order within a place stays.
+// interleave takes the tars of the paths in turns. In each turn it takes as many tars of a path as the path's weight,
+// as long as it has any. The order within a path stays.
 func interleave(tars []shard.Tar, weights []int) []shard.Tar {
 	if weights == nil {
 		return tars

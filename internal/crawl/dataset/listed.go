@@ -18,14 +18,14 @@ import (
 type List struct {
 	path, split string
 	captions    map[string][]string // by the file name of the image, without folders
-	spoken      map[string]bool     // images whose entries have one caption each, so that more may follow
+	spoken      map[string]bool     // images with one caption per entry, so that more may follow
 	splits      map[string]int      // images of every split
 	problems    map[shard.Reason]int
 }
 
-// ReadList reads captions from a JSON file. It is Karpathy's, {"images": [{"filename", "split", "sentences":
-// [{"raw"}]}]}, of which ReadList takes one split or several ("train,restval"), or ALBEF's, [{"image", "caption"}], which has no splits. There a
-// caption is a string or a list. Entries that cannot be used are counted among the totals of [ReadListed].
+// ReadList reads captions from a JSON file. Karpathy's form is {"images": [{"filename", "split", "sentences":
+// [{"raw"}]}]}; ReadList takes one split of it or several ("train,restval"). ALBEF's form is [{"image", "caption"}],
+// without splits; there a caption is a string or a list. Unusable entries are counted in the totals of [ReadListed].
 func ReadList(file, split string) (*List, error) {
 	l := newList(file, split)
 	raw, err := os.ReadFile(file)
@@ -84,7 +84,7 @@ func (l *List) add(e shard.Entry) error {
 	return nil
 }
 
-// fileName returns the last element of a path, or nothing where that names no file.
+// fileName returns the last element of a path, or "" if the path names no file.
 func fileName(name string) string {
 	switch base := path.Base(strings.ReplaceAll(name, `\`, "/")); base {
 	case ".", "..", "/":
@@ -95,9 +95,8 @@ func fileName(name string) string {
 }
 
 // ReadListed reads the images of a list from tars, in the order of the tars. It finds them by their file names without
-// folders; what else the tars hold does not matter. If several images have one name, the first one is taken. Every
-// image is decoded once, as by [Read]. [Corpus.Totals] counts images that are missing or broken, and bad entries of the
-// list.
+// folders, and ignores other entries. If several images have one name, it takes the first. Every image is decoded once,
+// as by [Read]. [Corpus.Totals] counts missing or broken images, and bad entries of the list.
 func ReadListed(ctx context.Context, paths []string, l *List) (*Corpus, error) {
 	taken, again := map[string]bool{}, 0
 	c, err := scan(ctx, paths, func(r *reading, v *shard.Visitor) {

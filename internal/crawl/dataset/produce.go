@@ -13,21 +13,21 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// ProduceOptions says what is published and where.
+// ProduceOptions select the messages and their order.
 type ProduceOptions struct {
 	Lanes    int
 	HeldOut  int     // images kept back for evaluation: those with the smallest ids, of the readable ones
-	Held     *Corpus // instead of HeldOut: images that were chosen already
+	Held     *Corpus // instead of HeldOut: images chosen already
 	Final    bool    // end every lane with a final seal: no pair follows
-	Anew     bool    // publish everything, whatever was published before
-	Buffer   int     // messages that change places, at random; 0: they keep the order of the tars
-	Seed     uint64  // of that order
+	Anew     bool    // publish everything, even if published before
+	Buffer   int     // messages shuffled together; 0: they keep the order of the tars
+	Seed     uint64  // of the shuffling
 	Progress *Progress
-	// Arriving, where set, says that more tars will come: those that it refuses are left for later, and it is no error
-	// that none can be read.
+	// Arriving, if set, says that more tars will come. Tars that it refuses are left for later, and it is no error if
+	// none can be read.
 	Arriving func(shard.Tar) bool
-	Weights  []int            // of the paths: in each turn, so many tars of each are taken; nil: one path after the other
-	Parallel int              // tars that are read at once; 0: 4. The order of messages does not depend on it
+	Weights  []int            // of the paths: tars of each to take in a turn; nil: one path after the other
+	Parallel int              // tars read at once; 0: 4. The order of messages does not depend on it
 	Remote   shard.OpenRemote // opens stores; nil: [shard.OpenStore]
 }
 
@@ -47,7 +47,7 @@ type Message struct {
 	Value  []byte
 }
 
-// Summary counts what was published and what was not.
+// Summary counts the messages of a run, and the tars and images without messages.
 type Summary struct {
 	Scan     shard.Totals // tars that were left out are not in it
 	Messages int          // all that were published
@@ -63,8 +63,8 @@ type Summary struct {
 	HeldOutPairs  int
 }
 
-// Produce publishes what the tars give, through a ledger that knows what was published before. It returns the examples
-// held out without their image bytes. A run that stopped may be repeated, and goes on where it has stopped.
+// Produce publishes the messages of the tars, through a ledger that knows the earlier ones. It returns the examples
+// held out, without their image bytes. A run that stopped may be repeated, and resumes there.
 func Produce(ctx context.Context, paths []string, o ProduceOptions, ledger Ledger) (Summary, []shard.Example, error) {
 	if o.Lanes < 1 {
 		return Summary{}, nil, fmt.Errorf("producing pairs: %d lanes, want at least 1", o.Lanes)

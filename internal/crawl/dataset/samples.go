@@ -25,7 +25,7 @@ type Source interface {
 	Get(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, error)
 }
 
-// Augmentation says how training images vary.
+// Augmentation configures the variation of training images.
 type Augmentation struct {
 	MinScale float64 `env:"AUGMENT_MIN_SCALE" envDefault:"0.2" desc:"smallest share of an image's area that a random crop keeps, up to 1; 1: no crop"`
 	Distort  bool    `env:"AUGMENT_DISTORT" envDefault:"false" desc:"vary images as TCL does: with probability 0.8 brightness, contrast and saturation by 0.4 and hue by 0.1, with 0.2 grey, with 0.5 blurred"`
@@ -34,10 +34,10 @@ type Augmentation struct {
 
 	RandAugment `env:"AUGMENT_OPS" envDefault:"2,7" desc:"RandAugment: its operations, each done half of the time, and their strength, 0 to 10; 0: none"`
 
-	Workers int `envDefault:"0"` // images of a batch that are loaded, decoded and augmented at once; 0: see [Readers]; changes no image
+	Workers int `envDefault:"0"` // images of a batch to load, decode and augment at once; 0: see [Readers]; changes no image
 }
 
-// RandAugment says how many of its operations are done, each half of the time, and how strong they are.
+// RandAugment is the number of operations, each done half of the time, and their strength.
 type RandAugment struct{ Ops, Level int }
 
 // UnmarshalText reads OPERATIONS,STRENGTH. No operations need no strength.
@@ -52,15 +52,15 @@ func (r *RandAugment) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String returns what UnmarshalText reads.
+// String returns the form that UnmarshalText reads.
 func (r RandAugment) String() string { return fmt.Sprintf("%d,%d", r.Ops, r.Level) }
 
 // Readers returns how many images to read at once: several for each processor, since reads also wait for the bucket.
 func Readers() int { return min(4*runtime.GOMAXPROCS(0), mostReaders) }
 
-const mostReaders = 96 // images that a batch has at a time in memory
+const mostReaders = 96 // images of a batch in memory at a time
 
-// Readers returns how many images of a batch are loaded at once.
+// Readers returns the number of images of a batch to load at once.
 func (a Augmentation) Readers() int { return cmp.Or(a.Workers, Readers()) }
 
 // Validate returns every invalid option, joined.
@@ -94,8 +94,8 @@ func NewLoader(source Source, size, length int, words *token.WordPiece, seed uin
 	return &Loader{source: source, size: size, seed: seed, augment: augment, words: words, length: length}
 }
 
-// Drawn returns a description of how images are drawn. Two loaders with the same description draw the same pixels of a
-// sample, at one size.
+// Drawn describes how images are drawn. Two loaders with the same description draw the same pixels of a sample, at one
+// size.
 func (l *Loader) Drawn() string {
 	a := l.augment
 	drawn := fmt.Sprintf("seed %d, crop %g, flip %g, color %g, ops %d, level %d", l.seed, a.MinScale, a.Flip, a.Color, a.Ops, a.Level)
@@ -124,7 +124,7 @@ func (l *Loader) Words(texts []string) [][]int32 {
 }
 
 // Images returns the augmented training images of the batch, 3 x size x size float32 each. It leaves the images of
-// samples in known black. An image that can never be had stays black as well, and a mask for it comes back.
+// samples in known black. A permanently unavailable image stays black too, and a mask for it is returned.
 func (l *Loader) Images(ctx context.Context, b *schemas.Batch, known []schemas.Mask) ([]float32, []schemas.Mask, error) {
 	return l.views(ctx, b, known, "image")
 }
@@ -141,9 +141,9 @@ func (l *Loader) views(ctx context.Context, b *schemas.Batch, known []schemas.Ma
 	})
 }
 
-// Positives returns, for each sample, the image that should be close to its own. That is its positive, or another
-// augmentation of its image where it has none (GPN-S section 3.3.2). Such an augmentation also replaces a positive that
-// cannot be had. Masks come back as from [Loader.Images].
+// Positives returns, for each sample, the image that should be close to its own: its positive, or another augmentation
+// of its image if it has none (GPN-S section 3.3.2). Such an augmentation also replaces an unavailable positive. Masks
+// are returned as from [Loader.Images].
 func (l *Loader) Positives(ctx context.Context, b *schemas.Batch, known []schemas.Mask) ([]float32, []schemas.Mask, error) {
 	lost := make([]bool, len(b.Samples))
 	for _, m := range known {
@@ -199,8 +199,8 @@ func (l *Loader) load(ctx context.Context, b *schemas.Batch, known []schemas.Mas
 	return pixels, slices.Concat(found...), nil
 }
 
-// picture loads one image of a sample and varies it. If the image will never be there, it returns the reason for a
-// mask. An error may go away later.
+// picture loads one image of a sample and varies it. For a permanently unavailable image it returns the reason of a
+// mask. An error may be transient.
 func (l *Loader) picture(ctx context.Context, b *schemas.Batch, i int, purpose string, ref schemas.ImageRef, id schemas.ImageID,
 	dst []float32,
 ) (reason string, err error) {

@@ -10,14 +10,14 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// errChanged says that a source does not begin with what was published of it.
+// errChanged means that a source no longer begins with its published messages.
 var errChanged = errors.New("the source has changed since it was published")
 
-// finding is what a scan has found at one place: the pairs of an image, or a problem.
+// finding is a scan's result at one position: the pairs of an image, or a problem.
 type finding struct {
 	messages []found
 	pairs    int            // captions of the image; 0: a problem
-	example  *shard.Example // instead of messages that are published: the image is held out
+	example  *shard.Example // instead of published messages: the image is held out
 	end      int64          // of the image in its tar
 }
 
@@ -34,7 +34,7 @@ const (
 	partsWaiting = 4
 )
 
-// scanning is a source that is read ahead of the producer.
+// scanning is a source being read ahead of the producer.
 type scanning struct {
 	lanes  int
 	parts  chan []finding // closed at the end of the source
@@ -47,7 +47,7 @@ type scanning struct {
 	messages int // of the part
 }
 
-// scan begins to read a source. It does not depend on what the producer does with it.
+// scan begins to read a source, independently of the producer's progress.
 func (p *producer) scan(ctx context.Context, s *sourceState) *scanning {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &scanning{lanes: p.o.Lanes, parts: make(chan []finding, partsWaiting), cancel: cancel, totals: shard.Totals{Problems: map[shard.Reason]int{}}}
@@ -119,14 +119,14 @@ func (r *scanning) send(ctx context.Context) error {
 	}
 }
 
-// stop ends the scan before its end.
+// stop cancels the scan.
 func (r *scanning) stop() {
 	r.cancel()
 	for range r.parts {
 	}
 }
 
-// readAll publishes the sources in their order, to the last block. The next ones are read meanwhile.
+// readAll publishes the sources in order, including the last block. Meanwhile it reads the next ones.
 func (p *producer) readAll(ctx context.Context, sources []*sourceState) error {
 	p.scans = make(map[*sourceState]*scanning)
 	defer func() {
@@ -167,7 +167,7 @@ func (p *producer) readAhead(ctx context.Context, sources []*sourceState) {
 	}
 }
 
-// source publishes what one source gives, behind what is published already.
+// source publishes the messages of one source that are not published yet.
 func (p *producer) source(ctx context.Context, s *sourceState) error {
 	index, held, heldPairs := p.book.index, len(p.examples), p.sum.HeldOutPairs
 	err := p.read(ctx, s)
@@ -187,7 +187,7 @@ func (p *producer) source(ctx context.Context, s *sourceState) error {
 	return nil
 }
 
-// read takes what the scan of a source finds.
+// read takes the findings of a source's scan.
 func (p *producer) read(ctx context.Context, s *sourceState) error {
 	r := p.scans[s]
 	defer delete(p.scans, s)

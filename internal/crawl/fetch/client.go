@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Why a URL gave no image. Answers of servers are "http_404" and the like.
+// The reasons why a URL gave no image. Answers of servers are "http_404" and the like.
 const (
 	reasonURL       = "bad_url"
 	reasonAddress   = "forbidden_address"

@@ -20,10 +20,10 @@ const (
 	MaxRules = 16
 
 	maxCost      = 100_000 // of one expression on one pair, as CEL counts
-	maxRecursion = 64      // of an expression
+	maxRecursion = 64      // depth of an expression
 )
 
-// Round says when a rule can be judged.
+// Round is the point at which a rule can be judged.
 type Round int
 
 // The rounds, in their order.
@@ -34,7 +34,7 @@ const (
 	rounds
 )
 
-// Rules are those of one text.
+// Rules are the rules of one text.
 type Rules struct {
 	text  string
 	rules []rule
@@ -47,7 +47,7 @@ type rule struct {
 	program cel.Program
 }
 
-// variable is something that expressions may speak of.
+// variable is a variable of expressions.
 type variable struct {
 	name  string
 	kind  *cel.Type
@@ -57,8 +57,8 @@ type variable struct {
 var variables = []variable{
 	{"caption", cel.StringType, Words},                        // the caption
 	{"chars", cel.IntType, Words},                             // characters of the caption
-	{"words", cel.IntType, Words},                             // words of the caption, as white space parts them
-	{"lang", cel.StringType, Words},                           // language of the caption, such as "en" or "zh"; "" if it cannot be told
+	{"words", cel.IntType, Words},                             // words of the caption, separated by white space
+	{"lang", cel.StringType, Words},                           // language of the caption, such as "en" or "zh"; "" if unknown
 	{"source", cel.StringType, Words},                         // where the pair was crawled
 	{"meta", cel.MapType(cel.StringType, cel.DynType), Words}, // columns that came with the pair, such as meta.punsafe
 	{"width", cel.IntType, Size},                              // pixels of the upright image
@@ -69,8 +69,8 @@ var variables = []variable{
 
 var ruleName = regexp.MustCompile(`^\s*([a-z][a-z0-9_]{0,31})\s*:`)
 
-// Parse reads rules: expressions parted by semicolons, each with a name and a colon before it. A single rule may do
-// without, and is called "filter". An empty text has no rules. Errors name the line and the column in the text.
+// Parse reads rules: expressions separated by semicolons, each with a name and a colon before it. A single rule needs
+// no name, and is then called "filter". An empty text has no rules. Errors name the line and the column in the text.
 //
 //	size: width >= 200 && aspect < 3.0; english: lang == "en"; safe: meta.punsafe < 0.1
 func Parse(text string) (*Rules, error) {
@@ -127,8 +127,8 @@ func environment() (*cel.Env, error) {
 	return env, nil
 }
 
-// compile checks the expression of a rule. It puts blanks in the place of what comes before it, so that the places in
-// errors are those in the whole text.
+// compile checks the expression of a rule. It replaces the text before it by blanks, so that errors give positions in
+// the whole text.
 func (r *Rules) compile(env *cel.Env, name, text string, p part) (rule, error) {
 	blank := strings.Map(func(c rune) rune {
 		if c == '\n' {
@@ -140,7 +140,7 @@ func (r *Rules) compile(env *cel.Env, name, text string, p part) (rule, error) {
 	if issues != nil && issues.Err() != nil {
 		var problems []error
 		for _, e := range issues.Errors() {
-			where := place(text, p.from) // of what is wrong with the whole expression
+			where := place(text, p.from) // of an error in the whole expression
 			if e.Location.Line() > 0 {
 				where = fmt.Sprintf("line %d, column %d", e.Location.Line(), e.Location.Column()+1)
 			}
@@ -167,7 +167,7 @@ func (r *Rules) compile(env *cel.Env, name, text string, p part) (rule, error) {
 	return out, nil
 }
 
-// part is a rule's place in the text.
+// part is a rule's range in the text.
 type part struct{ from, to int }
 
 // split finds the rules between semicolons that are in no string.
@@ -198,7 +198,7 @@ func split(text string) []part {
 	return out
 }
 
-// place says where a byte of the text is.
+// place describes the position of a byte in the text.
 func place(text string, at int) string {
 	for at < len(text) && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t') {
 		at++
@@ -211,7 +211,7 @@ func place(text string, at int) string {
 // Empty reports whether there is no rule.
 func (r *Rules) Empty() bool { return len(r.rules) == 0 }
 
-// NeedsLanguage reports whether a rule speaks of the language.
+// NeedsLanguage reports whether a rule uses the language.
 func (r *Rules) NeedsLanguage() bool { return r.lang }
 
 // Needs reports whether a rule is judged in a round.
@@ -228,19 +228,19 @@ func (r *Rules) Names() []string {
 	return out
 }
 
-// Facts are what is known of a pair. What a round does not need may be missing.
+// Facts are the facts about a pair. Facts that a round does not need may be missing.
 type Facts struct {
 	Caption, Source string
 	Meta            schemas.Columns
-	Language        func(text string) string // asked only if a rule speaks of the language
+	Language        func(text string) string // called only if a rule uses the language
 	Width, Height   int
 	Similarity      float64
 }
 
-// Verdict is that of one pair in one round.
+// Verdict is the result for one pair in one round.
 type Verdict struct {
-	Rule string // the first that the pair does not meet; empty: it meets all of the round
-	Why  string // why the rule could not be evaluated; empty: it says no
+	Rule string // the first rule that the pair does not meet; empty: it meets all of the round
+	Why  string // why the rule could not be evaluated; empty: it is false
 }
 
 // Dropped reports whether the pair does not meet a rule.
@@ -249,7 +249,7 @@ func (v Verdict) Dropped() bool { return v.Rule != "" }
 // maxWhy bounds the bytes of a reason.
 const maxWhy = 200
 
-// Judge asks the rules of a round.
+// Judge evaluates the rules of a round.
 func (r *Rules) Judge(round Round, f *Facts) Verdict {
 	for _, o := range r.rules {
 		if o.round != round {
@@ -282,7 +282,7 @@ func bounded(why string) string {
 	return why[:cut]
 }
 
-// facts gives expressions the values that they ask for.
+// facts gives expressions the values of their variables.
 type facts struct{ *Facts }
 
 // Parent implements [interpreter.Activation].

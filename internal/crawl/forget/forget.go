@@ -1,14 +1,14 @@
-// Package forget takes images back: whoever asked for it, and whatever of the crawl shows them.
+// Package forget removes images from use, on request, together with everything of the crawl that shows them.
 //
-// A tombstone names an image, an address or a pair. It is a note on a topic that is compacted, so it is there as long
-// as the log. A [Set] is what a process knows of them; it follows the topic. Publishing finds what the log holds of an
-// address or a pair, and adds tombstones of the images and pairs that it leads to.
+// A tombstone names an image, an address or a pair. It is a note on a compacted topic, so it lives as long as the log.
+// A [Set] holds a process's tombstones and follows the topic. Publish finds the images and pairs that the log holds for
+// an address or a pair, and adds tombstones for them.
 //
-// Guarantees: a Set that is open knows every tombstone that was there before, and soon knows those that follow. Nothing
-// is ever taken out of it. An address is kept as a hash, so that the log does not say what is to be forgotten.
+// Guarantees: an open Set has every tombstone that existed before, and soon gets those that follow. Tombstones are
+// never removed. An address is kept as a hash, so that the log does not reveal it.
 //
-// The package decides nothing: the encoder refuses what is taken back, the cache of images does not hand it out, and
-// live search and the console leave it out. Their records say so, and the first record of a place counts.
+// The package decides nothing: the encoder refuses forgotten pairs, the cache of images does not serve forgotten
+// images, and live search and the console omit them. Their records say so, and the first record of a position counts.
 package forget
 
 import (
@@ -33,7 +33,7 @@ const (
 	Source = "source" // the first 16 bytes of the SHA-256 of an address
 )
 
-// Key is what a tombstone names.
+// Key is the subject of a tombstone.
 type Key struct {
 	Kind string
 	ID   [16]byte
@@ -41,7 +41,7 @@ type Key struct {
 
 func (k Key) String() string { return k.Kind + "/" + hex.EncodeToString(k.ID[:]) }
 
-// ParseKey reads what [Key.String] writes.
+// ParseKey reads the output of [Key.String].
 func ParseKey(text string) (Key, error) {
 	kind, digits, _ := strings.Cut(text, "/")
 	raw, err := hex.DecodeString(digits)
@@ -57,13 +57,13 @@ func SourceKey(address string) Key {
 	return Key{Source, [16]byte(sum[:16])}
 }
 
-// Note is what the log keeps under a key.
+// Note is the value of a tombstone.
 type Note struct {
 	Time time.Time `json:"time"`
-	By   string    `json:"by,omitempty"` // key of the tombstone that was asked for, of one that follows from it
+	By   string    `json:"by,omitempty"` // key of the requested tombstone that this one follows from
 }
 
-// Set is what a process knows of tombstones. It is safe for concurrent use.
+// Set holds a process's tombstones. It is safe for concurrent use.
 type Set struct {
 	log *stream.Log
 
@@ -73,7 +73,7 @@ type Set struct {
 	is   bool            // the topic exists
 }
 
-// Open reads the tombstones that are there. A log that is older than the topic has none.
+// Open reads the existing tombstones. A log older than the topic has none.
 func Open(ctx context.Context, log *stream.Log) (*Set, error) {
 	s := &Set{log: log, keys: make(map[Key]bool)}
 	if err := s.Refresh(ctx); err != nil {
@@ -82,7 +82,7 @@ func Open(ctx context.Context, log *stream.Log) (*Set, error) {
 	return s, nil
 }
 
-// Refresh reads what has come since.
+// Refresh reads new tombstones.
 func (s *Set) Refresh(ctx context.Context) error {
 	s.mu.RLock()
 	at, is := s.at, s.is
@@ -96,7 +96,7 @@ func (s *Set) Refresh(ctx context.Context) error {
 	var keys []Key
 	for rec, err := range s.log.Records(ctx, schemas.Forgotten, 0, at, -1) {
 		if err != nil {
-			return fmt.Errorf("reading what is taken back: %w", err)
+			return fmt.Errorf("reading the forgotten pairs: %w", err)
 		}
 		at = rec.Next()
 		if key, err := ParseKey(string(rec.Key)); err == nil {
@@ -112,10 +112,10 @@ func (s *Set) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// followEvery is the time between two looks at the topic.
+// followEvery is the time between two reads of the topic.
 const followEvery = time.Second
 
-// Run follows the topic until ctx ends. A fault is told to failed, and the next look is another try.
+// Run follows the topic until ctx ends. It reports errors to failed and then tries again.
 func (s *Set) Run(ctx context.Context, failed func(error)) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -140,21 +140,21 @@ func (s *Set) has(k Key) bool {
 	return s.keys[k]
 }
 
-// Image reports whether an image is taken back. A nil set holds nothing.
+// Image reports whether an image is forgotten. A nil set holds nothing.
 func (s *Set) Image(id schemas.ImageID) bool { return s.has(Key{Image, id}) }
 
-// Pair reports whether a pair is known to be taken back.
+// Pair reports whether a pair is known to be forgotten.
 func (s *Set) Pair(id schemas.PairID) bool { return s.has(Key{Pair, id}) }
 
-// Source reports whether an address is taken back.
+// Source reports whether an address is forgotten.
 func (s *Set) Source(address string) bool { return address != "" && s.has(SourceKey(address)) }
 
-// Crawled reports whether a pair of the crawl is taken back, by its image, its address or itself.
+// Crawled reports whether a pair of the crawl is forgotten, by its image, its address or itself.
 func (s *Set) Crawled(p *schemas.Pair) bool {
 	return s.Image(p.ImageID) || s.Pair(p.ID) || s.Source(p.Source)
 }
 
-// Keys lists what is known, in no order.
+// Keys lists the keys of all tombstones, in no order.
 func (s *Set) Keys() []Key {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -165,13 +165,14 @@ func (s *Set) Keys() []Key {
 	return out
 }
 
-// Found counts what the log leads to from what was asked for.
+// Found counts the requested keys, and the images and pairs that they lead to.
 type Found struct {
 	Asked, Images, Pairs int
 }
 
-// Publish takes back what keys name, and everything that the log knows to show the same images. Once it returns, every
-// process that opens a [Set] knows. A pair that retention has removed leads to no image: it is taken back alone.
+// Publish forgets the subjects of keys, and everything in the log that is known to show the same images. Once it
+// returns, every process that opens a [Set] knows. A pair that retention has removed leads to no image: it is forgotten
+// alone.
 func Publish(ctx context.Context, log *stream.Log, keys []Key, now time.Time) (Found, error) {
 	notes := make(map[Key]Note)
 	for _, k := range keys {
@@ -197,8 +198,8 @@ func Publish(ctx context.Context, log *stream.Log, keys []Key, now time.Time) (F
 	return found, p.Close(ctx)
 }
 
-// TakeOver takes back what other namespaces of the same brokers have taken back, and returns how many tombstones are
-// new. An image that was found there by its address or by a pair is known here by itself.
+// TakeOver takes over the tombstones of other namespaces of the same brokers, and returns the number of new ones.
+// Images found there by an address or a pair have their own tombstones here.
 func TakeOver(ctx context.Context, log *stream.Log, namespaces []string, now time.Time) (int, error) {
 	raw, err := log.TombstonesOf(ctx, namespaces)
 	if err != nil {
@@ -222,7 +223,8 @@ func TakeOver(ctx context.Context, log *stream.Log, namespaces []string, now tim
 	return log.AddTombstones(ctx, encoded)
 }
 
-// spread reads the pairs of the log twice: what leads to images, and then which pairs show these.
+// spread reads the pairs of the log twice: first to find the images of the keys, then to find the pairs that show
+// these.
 func spread(ctx context.Context, log *stream.Log, notes map[Key]Note, now time.Time) error {
 	asked := func(k Key) bool { _, ok := notes[k]; return ok }
 	add := func(k, by Key) {
@@ -247,7 +249,7 @@ func spread(ctx context.Context, log *stream.Log, notes map[Key]Note, now time.T
 	})
 }
 
-// eachPair calls do for every pair that the log holds. Of embeddings the address is not known.
+// eachPair calls do for every pair in the log. Embeddings have no address.
 func eachPair(ctx context.Context, log *stream.Log, do func(pair schemas.PairID, image schemas.ImageID, address string)) error {
 	for lane := range log.Config().Lanes {
 		for _, topic := range []schemas.Topic{schemas.Pairs, schemas.Embeddings} {

@@ -13,14 +13,14 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Remains says where the log still holds something that is taken back.
+// Remains lists where the log still holds forgotten data.
 type Remains struct {
 	Tombstones  int                `json:"tombstones"`
 	Records     []Remaining        `json:"records"`
-	Newer       []Remaining        `json:"newer"`       // records of a newer version, which nobody here can read
-	Copies      []schemas.ImageRef `json:"copies"`      // of images (REPACK_ROOT), that records of the log lead to
-	FirstStep   int64              `json:"first_step"`  // of training that saw it; -1: none that the log knows
-	Checkpoints []string           `json:"checkpoints"` // that were written after that step
+	Newer       []Remaining        `json:"newer"`       // records of a newer version, which this program cannot read
+	Copies      []schemas.ImageRef `json:"copies"`      // smaller images (REPACK_ROOT) that records of the log lead to
+	FirstStep   int64              `json:"first_step"`  // first training step on forgotten data; -1: none known to the log
+	Checkpoints []string           `json:"checkpoints"` // written after that step
 }
 
 // Remaining counts records of one lane of a topic.
@@ -29,7 +29,7 @@ type Remaining struct {
 	Lane   int           `json:"lane"`
 	Count  int           `json:"count"`
 	Oldest time.Time     `json:"oldest"`
-	Newest time.Time     `json:"newest"` // the topic's retention counts from here
+	Newest time.Time     `json:"newest"` // the topic's retention counts from this time
 	Last   int64         `json:"last"`   // offset
 }
 
@@ -60,7 +60,7 @@ type batchID struct {
 
 type report struct {
 	set     *Set
-	trained map[batchID]bool // mini-batches with an image that is taken back and not masked
+	trained map[batchID]bool // mini-batches with a forgotten image that is not masked
 	copies  map[schemas.ImageRef]bool
 	out     *Remains
 }
@@ -69,13 +69,13 @@ func (r *report) lane(ctx context.Context, topic schemas.Topic, lane int) error 
 	found, newer := Remaining{Topic: topic, Lane: lane}, Remaining{Topic: topic, Lane: lane}
 	for rec, err := range r.set.log.Everything(ctx, topic, lane) {
 		if err != nil {
-			return fmt.Errorf("looking for what is taken back in %s, lane %d: %w", topic, lane, err)
+			return fmt.Errorf("looking for forgotten data in %s, lane %d: %w", topic, lane, err)
 		}
 		record, err := schemas.Unmarshal(rec.Schema, rec.Value)
 		switch {
 		case errors.Is(stream.NewerVersion(&rec, err), stream.ErrDamaged):
 			newer.add(&rec)
-		case err == nil && r.holds(record): // other bytes are no record of ours
+		case err == nil && r.holds(record): // other bytes are no record of the pipeline
 			found.add(&rec)
 		}
 	}
@@ -120,7 +120,7 @@ func (r *report) holds(record schemas.Record) bool {
 	return false
 }
 
-// chunk notes the copies of images whose pairs are taken back. It may name images of other groups.
+// chunk records the copies of forgotten pairs' images. It may name images of other groups.
 func (r *report) chunk(c *schemas.NeighborChunk) bool {
 	held := false
 	for i := range c.Members() {
@@ -139,14 +139,14 @@ func (r *report) chunk(c *schemas.NeighborChunk) bool {
 	return held
 }
 
-// note keeps the place of a copy.
+// note records the position of a copy.
 func (r *report) note(ref schemas.ImageRef) {
 	if !ref.Copy.IsZero() {
 		r.copies[ref] = true
 	}
 }
 
-// batch notes a scored mini-batch if a step may have learned from an image that is taken back.
+// batch records a scored mini-batch if a step may have learned from a forgotten image.
 func (r *report) batch(b *schemas.Batch, masks []schemas.Mask, scored bool) bool {
 	held := false
 	for i := range b.Samples {
@@ -169,7 +169,7 @@ func (r *report) batch(b *schemas.Batch, masks []schemas.Mask, scored bool) bool
 	return held
 }
 
-// checkpoints lists those that were written after a step that saw what is taken back.
+// checkpoints lists the checkpoints written after a step on forgotten data.
 func (r *report) checkpoints(ctx context.Context) error {
 	if r.out.FirstStep < 0 {
 		return nil

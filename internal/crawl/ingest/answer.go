@@ -18,21 +18,21 @@ import (
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
-// What is wrong with a request as a whole.
+// Errors of a request as a whole.
 var (
 	errForm = errors.New("no form that can be read")
 	errType = errors.New("want Content-Type: application/json, multipart/form-data or application/x-ndjson")
 )
 
-// errSlow says that a client had to make room.
+// errSlow means that a slow client had to make room.
 var errSlow = errors.New("others needed the room while the body came slowly: send it again")
 
-// bodyError is a fault of a body on its way here: the client has ended it, or sends too slowly.
+// bodyError is a fault of a body in transit: the client has aborted it, or sends too slowly.
 type bodyError struct{ error }
 
 func (e bodyError) Unwrap() error { return e.error }
 
-// bodyReader tells faults of a body from all others.
+// bodyReader marks faults of a body as bodyError.
 type bodyReader struct{ io.Reader }
 
 func (b bodyReader) Read(p []byte) (int, error) {
@@ -56,7 +56,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}
-	// The request may have taken all its time, and its pairs are on the log.
+	// Reading may have taken the request's whole time, and its pairs are on the log.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(cmp.Or(s.o.Limits.Write, service.DefaultHTTPLimits.Write)))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -64,8 +64,8 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	s.metrics.requests.WithLabelValues(strconv.Itoa(status)).Inc()
 }
 
-// take reads the pairs of a request, publishes them and waits until they are on the log. With an error, the answer has
-// those that are there.
+// take reads the pairs of a request, publishes them and waits until they are on the log. With an error, the answer
+// still lists the pairs on the log.
 func (s *Server) take(w http.ResponseWriter, r *http.Request) (answer, error) {
 	none := answer{Pairs: []taken{}}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -107,7 +107,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) (answer, error) {
 	return in.end(ctx, err)
 }
 
-// end settles what a request has published, and counts its pairs.
+// end settles the published pairs of a request, and counts its pairs.
 func (r *request) end(ctx context.Context, err error) (answer, error) {
 	if fault := r.settle(ctx, err); fault != nil {
 		err = fault
@@ -129,7 +129,8 @@ func (r *request) end(ctx context.Context, err error) (answer, error) {
 	return r.answer, err
 }
 
-// status returns that of an answer. It completes the answer, whose error says why the request was not taken as a whole.
+// status returns the HTTP status of an answer. It sets the answer's error, which says why the request as a whole was
+// not taken.
 func (s *Server) status(all *answer, err error) int {
 	if err == nil {
 		return all.status()
@@ -159,13 +160,13 @@ func (s *Server) status(all *answer, err error) int {
 		return http.StatusBadRequest
 	}
 	all.Error = fault
-	if interrupt.Failure(err) != nil { // else a client has gone
+	if interrupt.Failure(err) != nil { // otherwise a client has gone
 		s.log.Warn("the log takes no pairs", keyErr, err)
 	}
 	return http.StatusServiceUnavailable
 }
 
-// status returns that of an answer to a request that was read to its end.
+// status returns the HTTP status of an answer to a request that was read to its end.
 func (a *answer) status() int {
 	late := 0
 	for _, e := range a.Errors {

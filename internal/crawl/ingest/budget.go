@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// errBusy says that the bodies of all requests together take what they may.
+// errBusy means that the bodies of all requests together use up the budget.
 var errBusy = errors.New("too many bytes of other requests are in memory: send it again in a moment")
 
-// errLong marks a part of a body that is larger than it may be.
+// errLong marks a part of a body that is too large.
 var errLong = errors.New("too large")
 
-// client is whom a request is from.
+// client is the sender of a request.
 type client interface {
-	Overdue() time.Duration // for how long it has kept the server waiting beyond what it may while others wait
-	MakeRoom()              // ends what it sends
+	Overdue() time.Duration // time for which it has kept the server waiting beyond its allowance while others wait
+	MakeRoom()              // aborts its body
 }
 
 // budget bounds the bytes of all requests together.
 type budget struct {
 	mu     sync.Mutex
 	left   int64
-	purses map[*purse]struct{} // of clients that may have to go
-	given  chan struct{}       // closed when bytes come back
+	purses map[*purse]struct{} // of clients that may be cut off
+	given  chan struct{}       // closed when bytes are returned
 }
 
 func newBudget(n int64) *budget {
 	return &budget{left: n, purses: make(map[*purse]struct{}), given: make(chan struct{})}
 }
 
-// purse holds the bytes that one request has taken of the budget. It is for one goroutine.
+// purse holds the bytes that one request has taken from the budget. It is for one goroutine.
 type purse struct {
 	of    *budget
-	from  client // nil: what has come already
+	from  client // nil: the body has arrived already
 	taken int64
 }
 
-// take takes n bytes. Where there are none, it ends what clients send who keep the server waiting, the slowest first,
-// and returns [errBusy] when that does not help.
+// take takes n bytes. If there are too few, it cuts off clients that keep the server waiting, the slowest first. It
+// returns [errBusy] if that does not help.
 func (p *purse) take(n int64) error {
 	limit := time.NewTimer(roomTime)
 	defer limit.Stop()
@@ -74,8 +74,8 @@ func (b *budget) take(p *purse, n int64) (given <-chan struct{}, ok bool) {
 	return nil, true
 }
 
-// slowest returns the client that keeps the server waiting for longest while it has bytes, and takes it out of the
-// list. It returns nil if none does for too long.
+// slowest returns the client with bytes of the budget that keeps the server waiting for longest, and removes it from
+// the list. It returns nil if none is overdue.
 func (b *budget) slowest(besides *purse) client {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +93,7 @@ func (b *budget) slowest(besides *purse) client {
 	return slowest.from
 }
 
-// give gives back all.
+// give returns all bytes to the budget.
 func (p *purse) give() {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *purse) give() {
 	p.of.given = make(chan struct{})
 }
 
-// read reads all of r, which may have so many bytes. A client that sends nothing takes no room.
+// read reads all of r, up to a number of bytes. A client that sends nothing takes no memory.
 func (p *purse) read(r io.Reader, most int) ([]byte, error) {
 	var buf []byte
 	for {

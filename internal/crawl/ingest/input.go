@@ -16,7 +16,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// input is a pair as a client sends it.
+// input is a pair in a client's form.
 type input struct {
 	Caption   string  `json:"caption"`
 	Image     encoded `json:"image"`
@@ -26,7 +26,7 @@ type input struct {
 	Meta      members `json:"meta"`
 }
 
-// parse reads a JSON object. Names that it does not know, and names that are there twice, are errors.
+// parse reads a JSON object. Unknown and repeated names are errors.
 func parse(raw []byte) (input, error) {
 	var in input
 	if err := unmarshal(raw, &in, json.RejectUnknownMembers(true), flat); err != nil {
@@ -35,8 +35,8 @@ func parse(raw []byte) (input, error) {
 	return in, in.check()
 }
 
-// flat refuses a list or an object where a text or a number belongs, before it is read: one of millions of members
-// takes seconds.
+// flat refuses a list or an object in place of a text or a number before it is read: one with millions of members takes
+// seconds.
 var flat = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(refuseTree[string]("a text")), json.UnmarshalFromFunc(refuseTree[int64]("an integer")),
 ))
@@ -50,7 +50,7 @@ func refuseTree[T any](want string) func(*jsontext.Decoder, *T) error {
 	}
 }
 
-// unmarshal reads JSON as programs write it. Most write that of the standard, which is faster to read.
+// unmarshal reads JSON as programs write it. Most write strict JSON, which is faster to read.
 func unmarshal[T any](raw []byte, to *T, o ...json.Options) error {
 	err := json.Unmarshal(raw, to, o...)
 	if err == nil {
@@ -60,11 +60,11 @@ func unmarshal[T any](raw []byte, to *T, o ...json.Options) error {
 	if bytes.Equal(other, raw) {
 		return err
 	}
-	*to = *new(T) // for what the first try has read
+	*to = *new(T) // drops values of the first attempt
 	return json.Unmarshal(other, to, o...)
 }
 
-// plain says where a fault of JSON is without the names of types.
+// plain describes a JSON error without the names of Go types.
 func plain(field string, err error) error {
 	of := new(json.SemanticError)
 	if !errors.As(err, &of) || of.Err == nil {
@@ -74,7 +74,7 @@ func plain(field string, err error) error {
 	return fmt.Errorf("%s: %w", at, of.Err)
 }
 
-// remedy says what to send in place of what is often sent.
+// remedy tells what to send in place of a common mistake.
 func remedy(raw []byte) string {
 	switch {
 	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")):
@@ -85,7 +85,7 @@ func remedy(raw []byte) string {
 	return ""
 }
 
-// check refuses what is neither an image nor a place of one.
+// check refuses an input without an image or the URL of one.
 func (in *input) check() error {
 	switch {
 	case len(in.Image) > 0 && in.URL != "":
@@ -96,8 +96,8 @@ func (in *input) check() error {
 	return nil
 }
 
-// pair makes the record. The image's header decides whether it is one; what is broken behind that is a dead letter of
-// the encoder's, as with every producer.
+// pair makes the record. The image's header decides whether it is an image; damage after that becomes a dead letter of
+// the encoder, as with every producer.
 func (in *input) pair() (*schemas.Pair, error) {
 	if _, err := imaging.ReadHeader(in.Image); err != nil {
 		return nil, fmt.Errorf("image: %w", err)
@@ -116,14 +116,14 @@ func (in *input) pair() (*schemas.Pair, error) {
 // encoded is an image in base64.
 type encoded []byte
 
-// forURLs turns the alphabet of base64 for URLs into the usual one.
+// forURLs converts base64 for URLs to the usual alphabet.
 var forURLs = strings.NewReplacer("-", "+", "_", "/")
 
-// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It reads base64 as programs write it: in lines or in one, in the
-// usual alphabet or in that for URLs, with padding or without.
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It accepts the forms of base64 that programs write: with or
+// without line breaks, in the usual alphabet or that for URLs, with or without padding.
 func (e *encoded) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	kind := d.PeekKind()
-	if kind != '"' && kind != 'n' { // which takes seconds to read
+	if kind != '"' && kind != 'n' { // a large list takes seconds to read
 		return errors.New("want the bytes of an image in base64")
 	}
 	raw, err := d.ReadValue()
@@ -147,8 +147,7 @@ func (e *encoded) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // members are the columns of a pair, as the members of a JSON object.
 type members schemas.Columns
 
-// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It stops at the first member that no pair may have. Members that
-// are null are left out.
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It stops at the first invalid member. It omits null members.
 func (m *members) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	t, err := d.ReadToken()
 	if err != nil || t.Kind() == 'n' {
@@ -210,7 +209,7 @@ func scalar(name string, d *jsontext.Decoder) (any, error) {
 	return nil, nil
 }
 
-// bytes returns what the columns count for.
+// bytes returns the size that the columns count for.
 func (m members) bytes() (n int) {
 	for name, value := range m {
 		n += schemas.ColumnBytes(name, value)

@@ -11,11 +11,11 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// linkTime is how long the image of a URL counts as the one that the URL gives.
+// linkTime is the time for which the image of a URL is remembered.
 const linkTime = time.Hour
 
-// known remembers the pairs that were acknowledged last, and which URLs have given them. A pair counts while the log
-// holds what it held before the pair was published.
+// known remembers the most recently acknowledged pairs, and the URLs that gave them. A pair counts while the log still
+// holds the records that it held before the pair was published.
 type known struct {
 	mu    sync.Mutex
 	pairs *simplelru.LRU[schemas.PairID, *onlog.Era]
@@ -33,12 +33,12 @@ type linked struct {
 }
 
 func linkOf(url, caption string) (key linkKey) {
-	sum := sha256.Sum256([]byte(url + "\x00" + caption)) // no URL that is downloaded has a zero
+	sum := sha256.Sum256([]byte(url + "\x00" + caption)) // a downloaded URL has no zero byte
 	copy(key[:], sum[:])
 	return key
 }
 
-// newKnown makes the memory of so many pairs.
+// newKnown makes a memory of the given number of pairs.
 func newKnown(most int) (*known, error) {
 	pairs, err := simplelru.NewLRU[schemas.PairID, *onlog.Era](most, nil)
 	if err != nil {
@@ -48,7 +48,7 @@ func newKnown(most int) (*known, error) {
 	return &known{pairs: pairs, links: links}, err
 }
 
-// add remembers a pair that is on the log. The era was seen before the pair was published.
+// add remembers a pair that is on the log. The era was read before the pair was published.
 func (k *known) add(p taken, era *onlog.Era, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,7 +60,7 @@ func (k *known) add(p taken, era *onlog.Era, now time.Time) {
 	}
 }
 
-// era returns what the log held before a pair was published, or nil for a pair that is not remembered.
+// era returns the log's era before a pair was published, or nil for an unknown pair.
 func (k *known) era(id schemas.PairID) *onlog.Era {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -68,7 +68,7 @@ func (k *known) era(id schemas.PairID) *onlog.Era {
 	return era
 }
 
-// linked returns the pair that a URL has given lately.
+// linked returns the pair that a URL has recently given.
 func (k *known) linked(link linkKey, now time.Time) (linked, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

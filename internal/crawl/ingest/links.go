@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/fetch"
 )
 
-// links are the pairs of a request whose images have to be downloaded. Each URL is downloaded once.
+// links are the pairs of a request with images to download. Each URL is downloaded once.
 type links struct {
 	urls  []string
 	pairs [][]linkedPair // by URL
@@ -24,8 +24,8 @@ type linkedPair struct {
 	key   linkKey
 }
 
-// addLink takes a pair with a URL. If the URL has given the pair lately, and the log holds it, there is nothing to
-// download.
+// addLink takes a pair with a URL. It downloads nothing if the URL has recently given the pair and the log still holds
+// it.
 func (r *request) addLink(ctx context.Context, index int, in input) error {
 	if err := r.purse.take(int64(linkBytes + len(in.URL) + len(in.Caption) + len(in.Source) + in.Meta.bytes())); err != nil {
 		return err
@@ -56,8 +56,8 @@ func (r *request) addLink(ctx context.Context, index int, in input) error {
 	return nil
 }
 
-// download gets the images of URLs, and publishes their pairs. Those whose turn does not come in time are refused, and
-// may be sent again.
+// download downloads the images of URLs, and publishes their pairs. Pairs whose turn does not come in time are refused,
+// and may be sent again.
 func (r *request) download(ctx context.Context) error {
 	if len(r.links.urls) == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (r *request) download(ctx context.Context) error {
 			}
 			p.in.Image = image
 			if fault = r.publish(ctx, p.index, p.in, &p.key); fault != nil {
-				cancel() // the others would fail as well
+				cancel() // the others would also fail
 				return
 			}
 		}
@@ -88,8 +88,8 @@ func (r *request) download(ctx context.Context) error {
 	return fault
 }
 
-// noImage reports whether to send a URL again that gave no image, and what a client may know of it. What the network of
-// this machine says stays here.
+// noImage returns the reason for a URL without an image, fit for a client, and whether to send the URL again. Details
+// of this machine's network are not disclosed.
 func (r *request) noImage(err error, late bool) (retry bool, why error) {
 	reason := fetch.Reason(err)
 	r.s.log.Debug("a URL gave no image", keyReason, reason, keyErr, err)
@@ -103,7 +103,7 @@ func (r *request) noImage(err error, late bool) (retry bool, why error) {
 	return false, fmt.Errorf("url: %s: %s", reason, explanation(reason))
 }
 
-// explanation says of a reason of package fetch what a client may know.
+// explanation translates a reason of package fetch for a client.
 func explanation(reason string) string {
 	if code, ok := strings.CutPrefix(reason, "http_"); ok {
 		status, _ := strconv.Atoi(code)
@@ -115,7 +115,7 @@ func explanation(reason string) string {
 	return "it gave no image"
 }
 
-// explanations of the reasons why a URL gives no image. None has a word of the server, or an address.
+// explanations of the reasons why a URL gives no image. They quote neither the server nor an address.
 var explanations = map[string]string{
 	"bad_url":           "want http:// or https:// with the name of a host, without a password, of at most 8192 bytes",
 	"forbidden_address": "its host has no address on the public internet",

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// shared asks the log a question for all requests that need the answer. One asks, and the others wait for the same
-// answer, so a log that is silent holds each of them up once.
+// shared asks the log one question for all requests that need the answer. One request asks, and the others wait for the
+// same answer, so a silent log delays each of them only once.
 type shared[T any] struct {
 	mu    sync.Mutex
-	going chan struct{} // closed when the question that is on its way has its answer; nil: none is
-	began time.Time     // when the last answer was asked for
+	going chan struct{} // closed when the pending question has its answer; nil: none is pending
+	began time.Time     // start of the last answered question
 	value T
 	fault error
 }
 
-// get returns an answer that was asked for at most so long ago, or a fault that is at most lagEvery old.
+// get returns an answer at most age old, or a fault at most lagEvery old.
 func (l *shared[T]) get(ctx context.Context, g *gate, age time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	arrived := g.now()
 	for {
@@ -30,7 +30,7 @@ func (l *shared[T]) get(ctx context.Context, g *gate, age time.Duration, ask fun
 		}
 		if l.going == nil {
 			l.going = make(chan struct{})
-			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.patience) // others need the answer as well
+			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.patience) // others also need the answer
 			go func(began time.Time) {
 				defer cancel()
 				value, err := ask(limited)
@@ -56,7 +56,7 @@ func (l *shared[T]) end(value T, fault error, began time.Time) {
 	l.going = nil
 }
 
-// wait returns when no question is on its way.
+// wait returns when no question is pending.
 func (l *shared[T]) wait() {
 	l.mu.Lock()
 	going := l.going

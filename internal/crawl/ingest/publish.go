@@ -9,7 +9,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// logError is a fault of the log. A client sends the request again.
+// logError is a fault of the log. The client may send the request again.
 type logError struct{ error }
 
 func (e logError) Unwrap() error { return e.error }
@@ -18,16 +18,16 @@ func (s *Server) newPublisher() *stream.Publisher {
 	return s.o.Log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: s.o.Instruments.Counters()})
 }
 
-// current returns the publisher for a new request. A request stays with it: what one publisher has queued, another one
-// cannot flush.
+// current returns the publisher for a new request. A request keeps its publisher, because another one cannot flush its
+// messages.
 func (s *Server) current() *stream.Publisher {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.publisher
 }
 
-// publish publishes a pair in the background, unless it is on the log already. What is wrong with the pair is noted; an
-// error ends the request. A link is the key of the URL that the image comes from.
+// publish publishes a pair in the background, unless it is on the log already. A fault of the pair is noted; an error
+// ends the request. A link is the key of the image's URL.
 func (r *request) publish(ctx context.Context, index int, in input, link *linkKey) error {
 	p, err := in.pair()
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *request) publish(ctx context.Context, index int, in input, link *linkKe
 			r.refuse(index, err, false)
 			return nil
 		}
-		// A client that goes now sends again what it has sent, and finds it on the log.
+		// If the client disconnects now and repeats the request, it finds its pairs on the log.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.s.o.AckTime)
 		defer cancel()
 		if err := r.publisher.PublishBytes(ctx, schemas.Pairs, lane, schemas.SchemaPair, value); err != nil {
@@ -61,7 +61,7 @@ func (r *request) publish(ctx context.Context, index int, in input, link *linkKe
 	return nil
 }
 
-// isOnLog reports whether a pair is on the log. The log says for each request what it still holds.
+// isOnLog reports whether a pair is on the log. Every request asks the log for its current bounds.
 func (r *request) isOnLog(ctx context.Context, id schemas.PairID, lane int) (bool, error) {
 	then := r.s.known.era(id)
 	if then == nil {
@@ -76,11 +76,11 @@ func (r *request) isOnLog(ctx context.Context, id schemas.PairID, lane int) (boo
 	return r.held.Holds(lane, then), nil
 }
 
-// settle waits until the log has acknowledged what was published, and remembers it. After a fault of the log, the
+// settle waits until the log has acknowledged the published pairs, and remembers them. After a fault of the log, the
 // answer has no pairs.
 func (r *request) settle(ctx context.Context, err error) error {
 	if !errors.As(err, new(logError)) {
-		err = r.confirm(context.WithoutCancel(ctx)) // a client that goes now finds them there when it sends them again
+		err = r.confirm(context.WithoutCancel(ctx)) // a client that disconnects now finds them there when it repeats the request
 	}
 	if err != nil {
 		if n := r.published; n > 0 {
@@ -123,7 +123,7 @@ func (r *request) confirm(ctx context.Context) error {
 	return nil
 }
 
-// failed explains a fault. A publisher that has ended gets a successor.
+// failed explains a fault. A publisher that has ended is replaced.
 func (s *Server) failed(ctx context.Context, publisher *stream.Publisher, err error) error {
 	if ctx.Err() != nil {
 		return logError{fmt.Errorf("the log has not acknowledged the pairs within %s", s.o.AckTime)}

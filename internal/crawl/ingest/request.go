@@ -19,14 +19,14 @@ import (
 
 var errFields = fmt.Errorf("%w: the fields besides the image have more than %d bytes in all, each counts for %d more", errLong, mostFields, fieldBytes)
 
-// answer is what the client gets. Pairs lists what is on the log, whatever the status is.
+// answer is the response to the client. Pairs lists the pairs on the log, whatever the status is.
 type answer struct {
 	Pairs  []taken   `json:"pairs"`
 	Errors []refused `json:"errors,omitempty"`
-	Error  string    `json:"error,omitempty"` // why the request was not taken as a whole
+	Error  string    `json:"error,omitempty"` // why the request as a whole was not taken
 }
 
-// taken is a pair that is on the log. Index is its place in the request, from 0.
+// taken is a pair that is on the log. Index is its index in the request, from 0.
 type taken struct {
 	Index   int    `json:"index"`
 	ID      string `json:"id"`
@@ -43,18 +43,18 @@ type taken struct {
 type refused struct {
 	Index int    `json:"index"`
 	Error string `json:"error"`
-	Retry bool   `json:"retry,omitempty"` // nothing is wrong with the pair: the server had no time or no room for it
+	Retry bool   `json:"retry,omitempty"` // the pair is valid: the server had no time or no memory for it
 }
 
-// request collects what becomes of the pairs of one request. It is for one goroutine at a time.
+// request collects the outcomes of the pairs of one request. It is for one goroutine at a time.
 type request struct {
 	s         *Server
 	publisher *stream.Publisher
 	purse     *purse
-	era       *onlog.Era // what the log held before the request
-	held      *onlog.Era // what it holds, asked for when that decides about a pair; nil: not yet
+	era       *onlog.Era // the log's era before the request
+	held      *onlog.Era // the log's current era, read when a pair's outcome depends on it; nil: not read
 	pairs     int        // so far
-	published int        // of these, sent to the log
+	published int        // pairs sent to the log
 	links     links
 	answer    answer
 }
@@ -63,23 +63,23 @@ func (s *Server) newRequest(era *onlog.Era, p *purse) *request {
 	return &request{s: s, publisher: s.current(), purse: p, era: era, answer: answer{Pairs: []taken{}}}
 }
 
-// refuse notes why a pair is not taken.
+// refuse records why a pair is not taken.
 func (r *request) refuse(index int, err error, retry bool) {
 	why := err.Error()
 	if len(why) > mostWhy {
-		why = strings.ToValidUTF8(why[:mostWhy], "") + "..." // it may have a client's words
+		why = strings.ToValidUTF8(why[:mostWhy], "") + "..." // it may quote the client
 	}
 	r.answer.Errors = append(r.answer.Errors, refused{index, why, retry})
 }
 
-// sort brings the outcomes into the order of the request.
+// sort sorts the outcomes in the order of the request.
 func (r *request) sort() {
 	slices.SortFunc(r.answer.Pairs, func(a, b taken) int { return a.Index - b.Index })
 	slices.SortFunc(r.answer.Errors, func(a, b refused) int { return a.Index - b.Index })
 }
 
-// add takes the next pair. It returns an error that ends the request; what is wrong with the pair is noted. A pair with
-// a URL waits until the whole request is read.
+// add takes the next pair. It returns an error that ends the request; a fault of the pair is noted. A pair with a URL
+// waits until the whole request is read.
 func (r *request) add(ctx context.Context, in input, err error) error {
 	index := r.pairs
 	r.pairs++
@@ -228,7 +228,7 @@ func (r *request) form(ctx context.Context, parts *multipart.Reader) error {
 			errLong, len(captions), len(in.Image), mostPairs, mostBody)
 	}
 	if len(captions) == 0 {
-		captions = []string{""} // which is refused like every other pair without one
+		captions = []string{""} // refused like every pair without a caption
 	}
 	for _, in.Caption = range captions {
 		if err := r.add(ctx, in, nil); err != nil {
@@ -238,7 +238,7 @@ func (r *request) form(ctx context.Context, parts *multipart.Reader) error {
 	return nil
 }
 
-// field sets what a field of a form says. A field that stands there twice, and one that is not known, are errors.
+// field sets a field of a form. A repeated or unknown field is an error.
 func (in *input) field(name string, raw []byte) (err error) {
 	twice := false
 	switch name {

@@ -22,20 +22,20 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Name is what the front door is called in metrics.
+// Name is the front door's name in metrics.
 const Name = "ingest"
 
-// Options say what the front door works on.
+// Options configure the front door.
 type Options struct {
 	Settings    Settings
 	Log         *stream.Log // whose topics exist
 	Lag         func(context.Context) (int64, error)
 	Instruments *service.Instruments
-	// Limits are what clients may take; none: those of every server, and a minute for a body.
+	// Limits bound clients; none: those of every server, and a minute for a body.
 	Limits service.HTTPLimits
-	// AckTime is the longest that a request waits for the log; 0: 30 s.
+	// AckTime bounds a request's wait for the log; 0: 30 s.
 	AckTime time.Duration
-	// DownloadTime is the longest that a request waits for its downloads; 0: 30 s.
+	// DownloadTime bounds a request's wait for its downloads; 0: 30 s.
 	DownloadTime time.Duration
 	// Loopback lets URLs lead to this machine, for tests.
 	Loopback bool
@@ -48,7 +48,7 @@ type Server struct {
 	listener net.Listener
 	gate     gate
 	budget   *budget
-	urls     *fetch.Getter // nil: none are downloaded
+	urls     *fetch.Getter // nil: no downloads
 	known    *known
 	metrics  metrics
 
@@ -61,7 +61,7 @@ type metrics struct {
 	pairs    *prometheus.CounterVec
 }
 
-// Listen takes the address, so that a port in use is an error at the start.
+// Listen opens the address, so that a port in use is an error at the start.
 func Listen(s Settings) (net.Listener, error) {
 	listener, err := service.ListenHTTP(s.Addr, service.DefaultHTTPLimits)
 	if err != nil {
@@ -107,10 +107,10 @@ func New(o Options, listener net.Listener) (*Server, error) {
 	return s, o.Instruments.Register(s.metrics.requests, s.metrics.pairs)
 }
 
-// Address returns where to send pairs.
+// Address returns the URL for pairs.
 func (s *Server) Address() string { return "http://" + s.listener.Addr().String() }
 
-// Run answers requests until ctx ends. Requests that are under way then are finished.
+// Run answers requests until ctx ends. Then it finishes the running requests.
 func (s *Server) Run(ctx context.Context) error {
 	server := service.NewUploadServer(s.o.Settings.door().Guard(s.routes()), s.o.Limits)
 	s.mu.Lock()
@@ -151,7 +151,7 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Settings say where the front door is and what it lets in.
+// Settings configure the front door's address and its limits.
 type Settings struct {
 	Addr   string         `env:"INGEST_ADDR" desc:"address of the HTTP front door, such as 127.0.0.1:8091; other than loopback, it needs INGEST_TOKEN; empty: none beside other stages, and 127.0.0.1:8091 for pairstream ingest"`
 	Token  display.Secret `env:"INGEST_TOKEN" desc:"token that the front door asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
@@ -159,10 +159,10 @@ type Settings struct {
 	URLs   bool           `env:"INGEST_URLS" envDefault:"true" desc:"download the images of pairs that come with a URL, from the public internet alone; false: refuse them"`
 }
 
-// DefaultAddr is the address of a door that has none in its settings.
+// DefaultAddr is the door's address unless the settings have one.
 const DefaultAddr = "127.0.0.1:8091"
 
-// Validate returns every invalid setting, joined.
+// Validate returns all invalid settings, joined.
 func (s Settings) Validate() error {
 	var l invalid.List
 	if s.Addr != "" {

@@ -1,7 +1,7 @@
-// Package notification tells which objects have come into buckets, from the notifications of the stores.
+// Package notification reads the notifications of object stores about new objects in buckets.
 //
-// Notifications are hints. They may come twice, late or not at all, so their reader also lists the buckets now and
-// then, and remembers what it has published. A message that is no notification names no objects.
+// Notifications are hints. They may come twice, late or not at all, so their reader also lists the buckets regularly,
+// and remembers the objects that it has published. A message that is no notification names no objects.
 package notification
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// s3Event is what Amazon S3, MinIO and versitygw send; SNS puts it as text into a message of its own.
+// s3Event is the notification of Amazon S3, MinIO and versitygw; SNS wraps it as text into its own message.
 type s3Event struct {
 	Records []struct {
 		EventName string `json:"eventName"`
@@ -36,13 +36,13 @@ type gcsObject struct {
 // mostObjects bounds the objects of a notification. Stores name one, or a few.
 const mostObjects = 1000
 
-// Objects returns the URIs of the objects that a notification says were written, each once. attributes are those of the
-// message. Of a notification with more than 1,000 objects it returns the first; a listing finds the others.
+// Objects returns the URIs of the written objects that a notification names, each once. attributes are the message's.
+// It returns the first 1,000 objects; a listing finds the others.
 func Objects(body []byte, attributes map[string]string) []string {
 	return objects(body, attributes, false)
 }
 
-// objects does that for a message, or for the message inside one.
+// objects is Objects for a message, or for the message inside one.
 func objects(body []byte, attributes map[string]string, inside bool) (uris []string) {
 	var google gcsObject
 	if json.Unmarshal(body, &google) == nil && google.Kind == "storage#object" {

@@ -13,19 +13,19 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Features are vectors of a model that was trained elsewhere on an epoch. They take 4 bytes of memory a value and pair,
-// and about 100 for its name.
+// Features are vectors of an epoch by a model that was trained elsewhere. They take 4 bytes of memory per value and
+// pair, and about 100 for its name.
 type Features struct {
 	SHA256 string // of the file
 	path   string
-	column string // that names the rows: pair or key
+	column string // column that names the rows: pair or key
 	dim    int
 	rows   map[string]int
 	v, t   schemas.Float16s
 }
 
-// ReadFeatures reads a Parquet file with the columns key, image and text. Where it has a column pair, with ids, these
-// name the rows. Vectors are made as long as 1, unless they are so already to the precision of float16.
+// ReadFeatures reads a Parquet file with the columns key, image and text. If it has a column pair, with ids, these name
+// the rows. Vectors are normalized to length 1, unless that is their length already to the precision of float16.
 func ReadFeatures(ctx context.Context, path string) (*Features, error) {
 	src, err := os.Open(path)
 	if err != nil {
@@ -66,8 +66,7 @@ func (f *Features) add(column, name string, image, text []float32) error {
 	return nil
 }
 
-// unit makes a vector as long as 1. One that was rounded from a unit vector stays as it is, so that it has the same
-// bits again.
+// unit normalizes a vector to length 1. A vector rounded from a unit vector stays unchanged, to keep its bits.
 func unit(values []float32) bool {
 	sum := 0.0
 	for _, x := range values {
@@ -85,7 +84,7 @@ func unit(values []float32) bool {
 	return true
 }
 
-// Block returns the features of a mini-batch as a trainer publishes them. Masked samples are not in it.
+// Block returns the features of a mini-batch in the form that a trainer publishes, without masked samples.
 func (f *Features) Block(b *schemas.ScoredBatch, keys Keys, step int64) (*schemas.FeatureBlock, error) {
 	masked := map[int32]bool{}
 	for _, m := range b.Masked {

@@ -17,11 +17,10 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/table"
 )
 
-// Pack writes the images and captions of Parquet files into tars of a folder, one for each file: mini-batches refer to
-// images by tar and offset. The key of an image is the number of its row, counted through all files in their order, as
-// nine digits: that is its index in the data set. A tar that is there is complete, and stays. A row without an image or
-// a caption becomes what producers report as a problem. Files without the columns are refused before anything is
-// written.
+// Pack writes the images and captions of Parquet files into tars of a folder, one for each file, because mini-batches
+// refer to images by tar and offset. The key of an image is the number of its row, counted through all files in order,
+// as nine digits: its index in the data set. An existing tar is complete, and stays. A row without an image or a
+// caption becomes a problem that producers report. Files without the columns are refused before anything is written.
 func Pack(ctx context.Context, files []string, dir string, of table.PictureColumns) error {
 	for _, path := range files {
 		if err := check(ctx, path, of); err != nil {
@@ -43,7 +42,7 @@ func Pack(ctx context.Context, files []string, dir string, of table.PictureColum
 	return nil
 }
 
-// check refuses a file that lacks the columns.
+// check refuses a file without the columns.
 func check(ctx context.Context, path string, of table.PictureColumns) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -57,7 +56,7 @@ func check(ctx context.Context, path string, of table.PictureColumns) error {
 	return table.CheckPictures(ctx, f, info.Size(), of)
 }
 
-// packFile writes one tar, unless it is there, and returns the number of rows.
+// packFile writes one tar, unless it exists, and returns the number of rows.
 func packFile(ctx context.Context, path, tar string, of table.PictureColumns, first int) (rows int, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -91,7 +90,7 @@ func packRow(w *shard.Writer, row int, p table.Picture) error {
 	if p.Encoded != nil {
 		ending := strings.TrimPrefix(http.DetectContentType(p.Encoded), "image/")
 		if ending != "png" && ending != "webp" {
-			ending = "jpg" // what it is not is found out by who decodes it
+			ending = "jpg" // its decoder checks the format
 		}
 		files = append(files, shard.File{Ext: ending, Data: p.Encoded})
 	}

@@ -1,7 +1,7 @@
 // Package plans writes mini-batches into Parquet files, for training loops that read no log.
 //
-// Scored mini-batches of a lane go in, in the order of the log. Out come files named epoch-EEE-lane-LLLL.parquet, with
-// a row for every sample, and a manifest with their digests. The same mini-batches give the same bytes.
+// Scored mini-batches of a lane come in, in the order of the log. It writes files named epoch-EEE-lane-LLLL.parquet,
+// with a row for every sample, and a manifest with their digests. The same mini-batches give the same bytes.
 //
 // A [Writer] belongs to one goroutine.
 package plans
@@ -24,7 +24,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Version is that of the columns. Within a version columns are only added.
+// Version is the version of the columns. Within a version columns are only added.
 const Version = 1
 
 // Row is a sample of a mini-batch. Its fields are the columns.
@@ -39,10 +39,10 @@ type Row struct {
 	URI      string `parquet:"uri,dict"`   // the tar
 	Offset   int64  `parquet:"offset"`     // of the image in the tar
 	Size     int64  `parquet:"size"`
-	Copy     string `parquet:"copy,dict"` // hash of the bytes, where they are a smaller copy's; empty: they are the image's own
+	Copy     string `parquet:"copy,dict"` // hash of the bytes if they are a smaller copy's; empty: they are the image's own
 	Text     string `parquet:"text"`      // to train on
 	Replaced bool   `parquet:"replaced"`  // the text is made of the objects of the image (GPN-S)
-	Masked   bool   `parquet:"masked"`    // the image is not usable any more
+	Masked   bool   `parquet:"masked"`    // the image is no longer usable
 
 	PositiveURI    string `parquet:"positive_uri,dict"` // an image that shows the same; empty: the image itself
 	PositiveOffset int64  `parquet:"positive_offset"`
@@ -52,19 +52,19 @@ type Row struct {
 
 	Partners []int32   `parquet:"partners,list"` // samples of the mini-batch with the same image
 	I2T      []int32   `parquet:"i2t,list"`      // samples with the hardest texts for the image, hardest first
-	ProbI2T  []float32 `parquet:"prob_i2t,list"` // that the text describes the image after all
+	ProbI2T  []float32 `parquet:"prob_i2t,list"` // that the text describes the image
 	T2I      []int32   `parquet:"t2i,list"`      // samples with the hardest images for the text
 	ProbT2I  []float32 `parquet:"prob_t2i,list"`
 	High     float32   `parquet:"high"` // a candidate whose probability is above it is a connection
 }
 
-// Place is where an image lies.
+// Place is the position of an image.
 type Place struct {
 	URI    string
 	Offset int64
 }
 
-// Keys gives the key of an image, or "" if it is not known.
+// Keys returns the key of an image, or "" if unknown.
 type Keys func(Place) string
 
 // File is a finished file.
@@ -98,7 +98,7 @@ type file struct {
 	w   *parquet.GenericWriter[Row]
 }
 
-// partial is what the name of a file ends with until it is complete.
+// partial is the suffix of an incomplete file's name.
 const partial = ".partial"
 
 // NewWriter returns the writer of a lane. A candidate is a connection if its probability is above high.
@@ -133,7 +133,7 @@ func (w *Writer) Add(b *schemas.ScoredBatch) error {
 		}
 	}
 	for _, mask := range b.Masked {
-		if mask.Positive { // the sample's own image stands in
+		if mask.Positive { // the sample's own image replaces it
 			r := &rows[mask.Sample]
 			r.PositiveURI, r.PositiveOffset, r.PositiveSize, r.PositiveCopy, r.PositiveImage = "", 0, 0, "", ""
 			continue
@@ -196,7 +196,7 @@ func (w *Writer) of(epoch int32) (*file, error) {
 	return file, nil
 }
 
-// Close completes the files, and gives them their names.
+// Close completes the files, and renames them.
 func (w *Writer) Close() (files []File, err error) {
 	for _, epoch := range slices.Sorted(maps.Keys(w.open)) {
 		f := w.open[epoch]
@@ -212,7 +212,7 @@ func (w *Writer) Close() (files []File, err error) {
 	return files, nil
 }
 
-// Discard removes what is not complete.
+// Discard removes incomplete files.
 func (w *Writer) Discard() error {
 	var problems error
 	for _, f := range w.open {

@@ -21,8 +21,8 @@ const (
 	redrawEvery   = 500 * time.Millisecond
 )
 
-// ShowProgress prints a line now and then until the returned function is called. On a terminal it is one line with a
-// bar, which is drawn anew.
+// ShowProgress prints a line now and then until the returned function is called. On a terminal it redraws one line with
+// a bar.
 func ShowProgress(w io.Writer, p *dataset.Progress) (stop func()) {
 	every, format := progressEvery, "%s\n"
 	f, _ := w.(*os.File)
@@ -60,7 +60,7 @@ func ShowProgress(w io.Writer, p *dataset.Progress) (stop func()) {
 // barCells is the width of the bar.
 const barCells = 24
 
-// progressBar draws how much of the tars is read.
+// progressBar draws the share of the tars that is read.
 func progressBar(p *dataset.Progress) string {
 	bytes, all := p.Bytes.Load(), p.AllBytes.Load()
 	if all <= 0 || bytes > all {
@@ -70,7 +70,7 @@ func progressBar(p *dataset.Progress) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barCells-full) + "] "
 }
 
-// progressLine tells the rate so far, and the time that is left at this rate.
+// progressLine shows the average rate, and the time left at this rate.
 func progressLine(p *dataset.Progress, took time.Duration) string {
 	pairs, bytes, all := p.Pairs.Load(), p.Bytes.Load(), p.AllBytes.Load()
 	line := fmt.Sprintf("%d pairs, %.0f/s", pairs, float64(pairs)/took.Seconds())
@@ -81,7 +81,7 @@ func progressLine(p *dataset.Progress, took time.Duration) string {
 	return line
 }
 
-// PrintSummary says how much was published, and what was left out.
+// PrintSummary prints how much was published, and how much was left out.
 func PrintSummary(w io.Writer, sum dataset.Summary) {
 	fmt.Fprintf(w, "published %d pairs of %d images from %d tars", sum.Pairs, max(0, sum.Scan.Examples-sum.HeldOutImages), sum.Scan.Tars)
 	if sum.HeldOutImages > 0 {
@@ -103,7 +103,7 @@ func PrintSummary(w io.Writer, sum dataset.Summary) {
 	PrintUnread(w, sum.Scan)
 }
 
-// PrintPassedOver says what a command that reads tars itself has left out.
+// PrintPassedOver prints the pairs that a command which reads tars itself has left out.
 func PrintPassedOver(w io.Writer, totals shard.Totals) {
 	for _, reason := range slices.Sorted(maps.Keys(totals.Problems)) {
 		fmt.Fprintf(w, "passed over %d: %s\n", totals.Problems[reason], reason)
@@ -111,7 +111,7 @@ func PrintPassedOver(w io.Writer, totals shard.Totals) {
 	PrintUnread(w, totals)
 }
 
-// PrintUnread says which files of tars are no part of a pair.
+// PrintUnread prints which files of tars belong to no pair.
 func PrintUnread(w io.Writer, totals shard.Totals) {
 	for _, line := range totals.UnreadLines() {
 		fmt.Fprintf(w, "note: %s\n", line)

@@ -18,7 +18,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
-// arrival is a notification. Ack tells its sender that all it names is published.
+// arrival is a notification. Ack confirms that all of its objects are published.
 type arrival struct {
 	uris []string
 	ack  func()
@@ -30,7 +30,7 @@ type events interface {
 	Close(ctx context.Context) error
 }
 
-// openEvents opens what --events names.
+// openEvents opens the source of --events.
 func openEvents(ctx context.Context, log *stream.Log, where string) (events, error) {
 	u, err := url.Parse(where)
 	if err != nil {
@@ -51,7 +51,7 @@ func openEvents(ctx context.Context, log *stream.Log, where string) (events, err
 	case awssnssqs.SQSScheme, gcppubsub.Scheme:
 		mux := new(pubsub.URLMux)
 		mux.RegisterSubscription(awssnssqs.SQSScheme, new(awssnssqs.URLOpener))
-		mux.RegisterSubscription(gcppubsub.Scheme, pubsub.DefaultURLMux()) // whose opener looks up credentials; gcppubsub.URLOpener has none
+		mux.RegisterSubscription(gcppubsub.Scheme, pubsub.DefaultURLMux()) // its opener looks up credentials; gcppubsub.URLOpener has none
 		s, err := mux.OpenSubscriptionURL(context.WithoutCancel(ctx), u)   // credentials are renewed for as long as the process runs
 		if err != nil {
 			return nil, fmt.Errorf("--events=%s: %w", where, err)
@@ -74,14 +74,14 @@ func (k kafkaEvents) Run(ctx context.Context, to chan<- arrival) error {
 // Close implements events.
 func (k kafkaEvents) Close(context.Context) error { return k.Foreign.Close() }
 
-// cloudEvents are notifications in a queue of a cloud. The queue sends again what nobody acknowledges.
+// cloudEvents are notifications in a queue of a cloud. The queue repeats unacknowledged ones.
 type cloudEvents struct{ subscription *pubsub.Subscription }
 
 // Run implements events.
 func (c cloudEvents) Run(ctx context.Context, to chan<- arrival) error {
 	for {
 		m, err := c.subscription.Receive(ctx)
-		if ctx.Err() != nil { // it may have been closed since, and says so
+		if ctx.Err() != nil { // the error may come from closing it
 			return ctx.Err()
 		}
 		if err != nil {
@@ -105,7 +105,7 @@ func hand(ctx context.Context, to chan<- arrival, a arrival) error {
 	}
 }
 
-// within returns the tars that an arrival names below the watched places, with the options of these.
+// within returns the tars of an arrival below the watched paths, with the options of these.
 func within(uris, watched []string) (tars []string) {
 	for _, uri := range uris {
 		u, err := url.Parse(uri)
@@ -128,5 +128,5 @@ func within(uris, watched []string) (tars []string) {
 	return tars
 }
 
-// gone reports whether the object of a notification is there no more.
+// gone reports whether the object of a notification no longer exists.
 func gone(err error) bool { return errors.Is(err, shard.ErrMissing) }

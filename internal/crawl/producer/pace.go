@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
-// Pace holds how fast a producer publishes. The zero value has no limit.
+// Pace limits the speed of a producer. The zero value has no limit.
 type Pace struct {
 	Rate    float64 // most pairs a second; 0: any
 	MaxLag  int64   // most pairs that the encoder has not processed; 0: any
@@ -41,11 +41,11 @@ type paced struct {
 	dataset.Ledger
 	limiter *rate.Limiter
 	maxLag  int64
-	room    int64 // messages that may go out before the lag is looked at again
+	room    int64 // messages that may go out before the next check of the lag
 	lag     func(context.Context) (int64, error)
 }
 
-// paceAhead is the part of a second for which a producer that was held up may catch up.
+// paceAhead is the part of a second that a delayed producer may catch up.
 const paceAhead = 10
 
 // over returns a ledger with the limits, or the ledger itself if there are none.
@@ -65,7 +65,7 @@ func (p *Pace) over(l dataset.Ledger, log *stream.Log, publisher *stream.Publish
 	}}
 }
 
-// lagPause is the time between two looks at the encoder's lag, which it tells once a second.
+// lagPause is the time between two checks of the encoder's lag, which it commits once a second.
 const lagPause = 200 * time.Millisecond
 
 // Publish implements [dataset.Ledger].

@@ -1,11 +1,11 @@
 // Package producer publishes the pairs of tars: once, or for as long as new tars come. `pairstream produce`, `up` and
-// the demo are made of it.
+// the demo use it.
 //
-// In go paths of tars and a log; out come pairs in the topic of pairs, notes of what is published, and a summary.
-// [Publish] ends with the last tar. [Watch.Keep] goes on: it lists the places, hears of new objects from Kafka, SQS or
-// Pub/Sub, and of several watchers of one namespace one publishes. [Pace] limits both.
+// It reads paths of tars, and writes pairs to the topic of pairs, notes of the published sources, and a summary.
+// [Publish] ends with the last tar. [Watch.Keep] continues: it lists the paths, and hears of new objects from Kafka,
+// SQS or Pub/Sub. Of several watchers of one namespace, one publishes. [Pace] limits both.
 //
-// A pair is published once, whoever is killed: dataset says how.
+// A pair is published once, whichever process is killed; package dataset explains how.
 package producer
 
 import (
@@ -44,7 +44,7 @@ func Publish(ctx context.Context, log *stream.Log, paths []string, o dataset.Pro
 	return sum, errors.Join(err, ClosePublisher(publisher))
 }
 
-// preview implements [dataset.Ledger] for a look at what would be published. It shows the first pairs.
+// preview implements [dataset.Ledger] for a dry run. It shows the first pairs.
 type preview struct {
 	dataset.Ledger
 	show func(*schemas.Pair)

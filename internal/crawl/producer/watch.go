@@ -16,14 +16,14 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Watch says how a producer goes on after what is there.
+// Watch configures how a producer continues after the existing tars.
 type Watch struct {
 	On     bool
 	Every  time.Duration // between two listings
-	Events string        // where stores say that objects have come; empty: listings alone
+	Events string        // where stores announce new objects; empty: listings alone
 }
 
-// Validate refuses what does not go together.
+// Validate refuses options that exclude each other.
 func (w *Watch) Validate(o dataset.ProduceOptions, dry bool) error {
 	switch {
 	case !w.On && w.Events != "":
@@ -35,12 +35,12 @@ func (w *Watch) Validate(o dataset.ProduceOptions, dry bool) error {
 	case o.Weights != nil:
 		return errors.New("--watch publishes tars as they come: --weights has no effect with it")
 	case o.HeldOut > 0 || o.Final || o.Anew || o.Buffer > 0 || dry:
-		return errors.New("--watch publishes what comes, in its order: it goes with none of --holdout, --final, --resume=false, --shuffle and --dry-run")
+		return errors.New("--watch publishes tars in the order of their arrival: it excludes --holdout, --final, --resume=false, --shuffle and --dry-run")
 	}
 	return nil
 }
 
-// Remember returns a ledger for one leader. It reads the notes of sources once, as nobody else writes them.
+// Remember returns a ledger for one leader. It reads the notes of sources once, because only the leader writes them.
 func Remember(l onlog.Ledger) dataset.Ledger { return &memory{Ledger: l} }
 
 // memory implements [dataset.Ledger].
@@ -68,7 +68,7 @@ func (m *memory) Note(ctx context.Context, notes []dataset.SourceNote) error {
 	return nil
 }
 
-// watcher publishes what comes to some places while it leads.
+// watcher publishes new tars of some paths while it leads.
 type watcher struct {
 	Watch
 	log    *stream.Log
@@ -77,21 +77,21 @@ type watcher struct {
 	out    io.Writer
 	pace   Pace
 	ledger dataset.Ledger
-	stores cloud.Stores // that events are read from; each listing opens them anew
+	stores cloud.Stores // for reading events; each listing opens them anew
 	seen   sightings
 }
 
-// retryEvery is the longest time until the next listing when something could not be published.
+// retryEvery bounds the time until the next listing after an object could not be published.
 const retryEvery = 30 * time.Second
 
-// gathered is the number of arrivals that are published together if they come at once.
+// gathered is the number of simultaneous arrivals that are published together.
 const gathered = 64
 
-// drainTime is the longest that a watcher takes to flush when it loses the lead.
+// drainTime bounds the time to flush when a watcher loses the lead.
 const drainTime = 4 * time.Second
 
-// Keep publishes the tars of paths as they come, until ctx ends, which is no error. Of several watchers of a namespace
-// one publishes. It writes a summary of every round into out.
+// Keep publishes the tars of paths as they come, until ctx ends, which is no error. Of several watchers of a namespace,
+// one publishes. It writes a summary of every round to out.
 func (w Watch) Keep(ctx context.Context, log *stream.Log, paths []string, o dataset.ProduceOptions, p Pace, out io.Writer) error {
 	lead := &watcher{Watch: w, log: log, paths: paths, o: o, out: out, pace: p}
 	err := log.Lead(ctx, "producer", schemas.Sources, lead.run)
@@ -153,7 +153,7 @@ func (w *watcher) loop(ctx context.Context, arriving <-chan arrival) error {
 	}
 }
 
-// gather adds the arrivals that wait already.
+// gather adds the arrivals that are already waiting.
 func gather(first arrival, more <-chan arrival) []arrival {
 	all := []arrival{first}
 	for len(all) < gathered {
@@ -167,8 +167,8 @@ func gather(first arrival, more <-chan arrival) []arrival {
 	return all
 }
 
-// take publishes what arrivals name, and acknowledges them. It publishes all at once if it can, else each by itself: a
-// tar that cannot be read holds up no other.
+// take publishes the objects of arrivals, and acknowledges them. It publishes all at once if it can, otherwise one by
+// one, so that an unreadable tar does not delay the others.
 func (w *watcher) take(ctx context.Context, all []arrival) (faults error) {
 	var tars []string
 	for _, a := range all {
@@ -186,13 +186,13 @@ func (w *watcher) take(ctx context.Context, all []arrival) (faults error) {
 			}
 		}
 		if faults = errors.Join(faults, failed); failed == nil {
-			a.ack() // else its sender sends it again, or the next listing finds the objects
+			a.ack() // otherwise its sender repeats it, or the next listing finds the objects
 		}
 	}
 	return faults
 }
 
-// list publishes what is new in all places. A fault of one does not keep the others waiting.
+// list publishes new objects of all paths. A fault of one path does not delay the others.
 func (w *watcher) list(ctx context.Context) error {
 	faults := w.stores.Close() // credentials may have changed
 	w.seen.begin()
@@ -204,7 +204,7 @@ func (w *watcher) list(ctx context.Context) error {
 	return faults
 }
 
-// publish publishes what is new in some places.
+// publish publishes new objects of some paths.
 func (w *watcher) publish(ctx context.Context, places ...string) error {
 	if len(places) == 0 {
 		return nil
@@ -219,8 +219,8 @@ func (w *watcher) publish(ctx context.Context, places ...string) error {
 	return err
 }
 
-// settled reports whether a tar is complete. Objects appear when they are. A file may still grow, so its size and time
-// must have stayed from one listing to the next.
+// settled reports whether a tar is complete. An object is complete when it appears. A file may still grow, so its size
+// and time must be unchanged since the previous listing.
 func (w *watcher) settled(t shard.Tar) bool {
 	if shard.IsRemote(t.URI) {
 		return true
@@ -228,20 +228,20 @@ func (w *watcher) settled(t shard.Tar) bool {
 	return w.seen.same(t.URI, fmt.Sprint(t.Size, t.Version))
 }
 
-// sightings remembers the states of files from one listing to the next. What a listing does not name is forgotten.
+// sightings remembers the states of files from one listing to the next. It forgets files that a listing lacks.
 type sightings struct{ before, now map[string]string }
 
 // begin begins a listing.
 func (s *sightings) begin() { s.before, s.now = s.now, make(map[string]string) }
 
-// same notes the state of a file, and reports whether the listing before has found it in that state.
+// same records the state of a file, and reports whether it equals the state in the previous listing.
 func (s *sightings) same(uri, state string) bool {
 	was, found := s.before[uri]
 	s.now[uri] = state
 	return found && was == state
 }
 
-// say prints a fault that the watcher outlives, and reports whether there was none.
+// say prints a fault that the watcher survives, and reports whether there was none.
 func (w *watcher) say(err error) bool {
 	if failed := interrupt.Failure(err); failed != nil {
 		fmt.Fprintf(w.out, "will try again: %v\n", failed)

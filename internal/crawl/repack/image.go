@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// made is what came of an image.
+// made is the result for an image.
 type made struct {
 	data    []byte // of the copy
 	outcome string
@@ -60,7 +60,7 @@ func (r *Repacker) inOrder(ctx context.Context, list []picture, then func(pictur
 			}
 		}
 		if err := ctx.Err(); err != nil {
-			return err // what came of the image may be an answer to that
+			return err // the image's result may come from that
 		}
 		if err := then(p, m); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (r *Repacker) inOrder(ctx context.Context, list []picture, then func(pictur
 	return nil
 }
 
-// make reads a picture where it is, and makes its copy.
+// make reads a picture, and makes its copy.
 func (r *Repacker) make(ctx context.Context, p picture) made {
 	if r.gone(p.id) {
 		return made{outcome: schemas.MaskForgotten, err: fmt.Errorf("image %s: %w", p.id, shard.ErrForgotten)}
@@ -97,10 +97,10 @@ func (r *Repacker) make(ctx context.Context, p picture) made {
 	return m
 }
 
-// readTries bounds the tries with an image that a store does not hand out.
+// readTries bounds the attempts at an image that a store does not return.
 const readTries = 6
 
-// fetch reads an image, and tries again while the store has faults that may pass.
+// fetch reads an image, and retries transient faults of the store.
 func (r *Repacker) fetch(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) ([]byte, error) {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -117,11 +117,11 @@ func (r *Repacker) fetch(ctx context.Context, ref schemas.ImageRef, id schemas.I
 	}
 }
 
-// quality is that of the JPEGs that are written.
+// quality is the quality of written JPEGs.
 const quality = 90
 
-// Small returns an image as a JPEG whose shorter side has at most side pixels. A JPEG that is no larger comes back as
-// it is, and the outcome says so. Errors are those of package imaging.
+// Small returns an image as a JPEG whose shorter side has at most side pixels. A JPEG that is no larger is returned
+// unchanged, and the outcome says so. Errors are those of package imaging.
 func Small(encoded []byte, side int) (data []byte, outcome string, err error) {
 	h, err := imaging.ReadHeader(encoded)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package repack copies the images of a group, made smaller, into tars of their own. Mini-batches then refer to the
+// Package repack writes smaller copies of the images of a group into separate tars. Mini-batches then refer to the
 // copies.
 //
-// In go the chunks of a closed group, and the id and the reference of every member's image; the chunks come back with
-// the places of the copies. A folder of the root holds the copies of one group:
+// It takes the chunks of a closed group, and the id and the reference of every member's image. It adds the positions of
+// the copies to the chunks. A folder of the root holds the copies of one group:
 //
 //	ROOT/group-LANE-NUMBER-DIGEST/00000.tar    copies for eight chunks, in the order of their members
 //	                             /00001.tar
@@ -10,14 +10,15 @@
 //
 // Guarantees:
 //
-//  1. The digest is one of the members' images and of the options. So a folder belongs to these images, whichever log names
-//     it, and a replay finds the tars of the run that it repeats.
-//  2. A tar appears whole, and once. Whoever finds it takes what it holds: an owner that died, an owner that was fenced and
-//     a new one come to the same places. What a crash leaves has another name and is never read.
+//  1. The digest covers the members' images and the options. So a folder belongs to these images, whichever log
+//     refers to it, and a replay finds the tars of the run that it repeats.
+//  2. A tar appears whole, and once. Every process that finds it uses its copies, so an owner that died, a fenced
+//     owner and a new one get the same positions. Leftovers of a crash have another name and are never read.
 //  3. When [Repacker.Copy] returns, the tars are durable. Records that refer to them may be published then.
-//  4. An image has one copy in a tar, whoever of the tar's members show it. An image that cannot be read or decoded has
-//     none, and its members keep their references. That is decided once, as the tar says which images it holds.
-//  5. Memory is bounded by the images in work. A store that fails is tried again until ctx ends; an image, a few times.
+//  4. An image has one copy in a tar, even if several of the tar's members show it. An image that cannot be read or
+//     decoded has none, and its members keep their references. That is decided once, because the tar lists its
+//     images.
+//  5. Memory is bounded by the images in work. A failing store is retried until ctx ends; an image, a few times.
 //
 // A copy is a JPEG. Its bytes are a function of the image and of the options, on machines with the same libjpeg-turbo.
 // A Repacker is safe for concurrent use.
@@ -48,13 +49,14 @@ var _ Source = (*shard.Bucket)(nil)
 
 // Store holds the tars by name.
 type Store interface {
-	// Write makes an object, which appears whole once write has returned. An error wraps [fs.ErrExist] where there is one.
+	// Write creates an object, which appears whole once write has returned. The error for an existing object wraps
+	// [fs.ErrExist].
 	Write(ctx context.Context, name string, write func(io.Writer) error) error
-	// Open opens an object. An error wraps [fs.ErrNotExist] where there is none.
+	// Open opens an object. The error for a missing object wraps [fs.ErrNotExist].
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
 }
 
-// Options say where copies go, and how large they are.
+// Options set the destination and the size of copies.
 type Options struct {
 	Root    *url.URL // of the store, as references name it
 	Side    int      // most pixels of a copy's shorter side
@@ -78,21 +80,21 @@ type Repacker struct {
 	slots  chan struct{} // one for each image in work
 }
 
-// New makes a repacker. gone tells which images are taken back.
+// New makes a repacker. gone reports forgotten images.
 func New(source Source, store Store, gone func(schemas.ImageID) bool, o Options, log *slog.Logger) *Repacker {
 	return &Repacker{source: source, store: store, gone: gone, o: o, log: log, slots: make(chan struct{}, o.Workers)}
 }
 
-// What becomes of an image, besides the reasons of masks.
+// Outcomes of an image, besides the reasons of masks.
 const (
 	Shrunk      = "shrunk"      // it was made smaller
 	Copied      = "copied"      // it is small enough, and was copied byte for byte
-	Found       = "found"       // an earlier try had made its copy
-	Lost        = "lost"        // an earlier try had made none
-	Unreachable = "unreachable" // reading it failed over and over
+	Found       = "found"       // an earlier attempt had made its copy
+	Lost        = "lost"        // an earlier attempt had made none
+	Unreachable = "unreachable" // reading it failed repeatedly
 )
 
-// Counts says what became of images, by outcome, and how many bytes the new copies have.
+// Counts counts images by outcome, and the bytes of the new copies.
 type Counts struct {
 	Images map[string]int
 	Bytes  int64
@@ -112,8 +114,8 @@ const tarChunks = 8
 // copyVersion changes whenever the same images and options would give other copies.
 const copyVersion = 1
 
-// Copy makes the copies of a group, and notes their places in its chunks. After each tar it tells what became of its
-// images.
+// Copy makes the copies of a group, and writes their positions into its chunks. After each tar it reports the outcomes
+// of its images.
 func (r *Repacker) Copy(ctx context.Context, g Group, tell func(Counts)) error {
 	folder := r.folder(g)
 	tar := 0
@@ -150,7 +152,7 @@ func (r *Repacker) folder(g Group) string {
 	return fmt.Sprintf("group-%05d-%08d-%x", g.ID.Lane, g.ID.Seq, h.Sum(nil)[:8])
 }
 
-// picture is an image, and where it is said to be.
+// picture is an image, and its reference.
 type picture struct {
 	id   schemas.ImageID
 	refs []schemas.ImageRef
@@ -177,13 +179,13 @@ func pictures(chunks []*schemas.NeighborChunk, image func(int) (schemas.ImageID,
 	return out
 }
 
-// Pauses between two tries with a store, which double.
+// Pauses between two attempts at a store, which double.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = time.Minute
 )
 
-// tar returns where the copies of pictures are. It makes the tar unless there is one, and tries again until ctx ends.
+// tar returns the positions of the copies of pictures. It makes the tar unless it exists, and retries until ctx ends.
 func (r *Repacker) tar(ctx context.Context, name string, list []picture) (map[schemas.ImageID]schemas.ImageRef, Counts, error) {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		copies, counts, err := r.find(ctx, name, list)

@@ -18,10 +18,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// bufferBytes is what is read from and written to a store at once.
+// bufferBytes is the size of reads from and writes to a store.
 const bufferBytes = 1 << 20
 
-// find returns what a tar holds that is there already.
+// find reads an existing tar.
 func (r *Repacker) find(ctx context.Context, name string, list []picture) (map[schemas.ImageID]schemas.ImageRef, Counts, error) {
 	object, err := r.store.Open(ctx, name)
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *Repacker) find(ctx context.Context, name string, list []picture) (map[s
 	return copies, counts, nil
 }
 
-// counting knows how much was read from a tar.
+// counting counts the bytes read from a tar.
 type counting struct {
 	r io.Reader
 	n int64
@@ -55,8 +55,8 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// entries reads the places of the copies in a tar. Their names have the hashes, so bytes that were erased since do no
-// harm.
+// entries reads the positions of the copies in a tar. The names of entries contain the hashes, so bytes erased since
+// then do no harm.
 func entries(object io.Reader, uri string) (map[schemas.ImageID]schemas.ImageRef, error) {
 	in := &counting{r: bufio.NewReaderSize(object, bufferBytes)}
 	copies := make(map[schemas.ImageID]schemas.ImageRef)
@@ -132,9 +132,9 @@ func (r *Repacker) write(ctx context.Context, name string, list []picture) (map[
 	return copies, counts, nil
 }
 
-// Erase overwrites copies with zeros, and returns how many. All others in their tars stay where they are. Roots are the
-// places in which that is allowed, as in BUCKET_ROOTS. Bytes without the hash of the copy are left alone: they were
-// erased before, or are something else. So is what is not there any more.
+// Erase overwrites copies with zeros, and returns their number. The positions of all others stay. roots are the places
+// in which this is allowed, as in BUCKET_ROOTS. Erase leaves bytes alone that do not have the hash of the copy: they
+// were erased before, or are something else. It ignores missing tars.
 func Erase(ctx context.Context, roots []string, copies []schemas.ImageRef) (erased int, err error) {
 	bucket, err := shard.OpenBucket(ctx, roots, nil)
 	if err != nil {
@@ -160,7 +160,7 @@ func Erase(ctx context.Context, roots []string, copies []schemas.ImageRef) (eras
 	return erased, nil
 }
 
-// eraseIn writes a tar anew, with zeros in place of some copies.
+// eraseIn rewrites a tar, with zeros in place of some copies.
 func eraseIn(ctx context.Context, uri string, roots []string, refs []schemas.ImageRef) (err error) {
 	place, err := url.Parse(uri)
 	if err != nil {

@@ -21,7 +21,7 @@ var (
 	ErrMissing      = errors.New("image object does not exist")
 	ErrTruncated    = errors.New("image object ends before the image")
 	ErrHashMismatch = errors.New("image bytes do not have the image id")
-	ErrForgotten    = errors.New("image was taken back")
+	ErrForgotten    = errors.New("image is forgotten")
 	ErrDenied       = errors.New("image object may not be read") // for as long as [DeniedFor]; see there
 )
 
@@ -46,9 +46,9 @@ func MaskReason(err error) string {
 	return ""
 }
 
-// Objects is a place that holds objects by name; names are relative to it. Errors that wrap [ErrMissing],
-// [ErrTruncated] or [ErrForbidden] are final. One that wraps [ErrDenied] means that the store refuses the object now;
-// the bucket decides when this is final. All others are faults that may pass.
+// Objects holds objects by name; names are relative to its root. Errors that wrap [ErrMissing], [ErrTruncated] or
+// [ErrForbidden] are final. One that wraps [ErrDenied] means that the store refuses the object now; the bucket decides
+// when this is final. All others are faults that may pass.
 type Objects interface {
 	// ReadRange returns exactly size bytes from offset.
 	ReadRange(ctx context.Context, name string, offset, size int64) ([]byte, error)
@@ -74,8 +74,8 @@ type bucketRoot struct {
 	denials      *denials
 }
 
-// OpenBucket opens the places that references may name: URLs such as file:///data or s3://bucket/prefix. Those that
-// are not file URLs go to remote; nil: to [OpenStore].
+// OpenBucket opens the roots that references may name: URLs such as file:///data or s3://bucket/prefix. remote opens
+// those that are not file URLs; nil: [OpenStore] does.
 func OpenBucket(ctx context.Context, roots []string, remote OpenRemote) (*Bucket, error) {
 	b := &Bucket{}
 	for _, raw := range roots {
@@ -195,7 +195,7 @@ func plainName(name string) bool {
 	return true
 }
 
-// Close closes what the roots keep open.
+// Close closes the objects that the roots keep open.
 func (b *Bucket) Close() error {
 	var err error
 	for _, r := range b.roots {

@@ -10,14 +10,14 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// caption is a text found for an image, with what is wrong with it, if anything.
+// caption is a text found for an image, and the fault that makes it unusable, if any.
 type caption struct {
 	text   string
 	reason Reason // empty: it is good
 	detail string
 }
 
-// checkCaption trims white space at both ends and judges what is left.
+// checkCaption trims white space at both ends and judges the rest.
 func checkCaption(raw []byte) caption {
 	c := caption{text: string(bytes.TrimSpace(raw))}
 	switch {
@@ -33,8 +33,8 @@ func checkCaption(raw []byte) caption {
 	return c
 }
 
-// jsonCaptions returns "caption" and then "captions" of a JSON object, MaxCaptions of them at most, and how many there
-// are. null stands for no caption, as img2dataset writes it.
+// jsonCaptions returns "caption" and then "captions" of a JSON object, at most MaxCaptions of them, and their number
+// before that limit. null stands for no caption, as img2dataset writes it.
 func jsonCaptions(meta *described) (captions []caption, found int) {
 	fields := struct {
 		Caption  json.RawMessage `json:"caption"`
@@ -71,7 +71,7 @@ func jsonCaption(raw json.RawMessage) caption {
 	if len(raw) == 0 || raw[0] != '"' {
 		return caption{reason: ReasonJSON, detail: "a caption is no string"}
 	}
-	// encoding/json replaces bytes that are not UTF-8 without a word, so they are looked for before.
+	// encoding/json silently replaces bytes that are not UTF-8, so they are looked for first.
 	if !utf8.Valid(raw) {
 		return caption{text: string(raw[1 : len(raw)-1]), reason: ReasonEncoding, detail: "the caption is not UTF-8"}
 	}
@@ -82,8 +82,8 @@ func jsonCaption(raw json.RawMessage) caption {
 	return checkCaption([]byte(text))
 }
 
-// JSONCaptions returns the captions that are good among JSON strings, at most MaxCaptions, and why others are not. What
-// is said twice comes twice.
+// JSONCaptions returns the valid captions among JSON strings, at most MaxCaptions, and the reasons of the others.
+// Repeated captions are returned repeatedly.
 func JSONCaptions(list []json.RawMessage) (good []string, bad []Reason) {
 	if len(list) > MaxCaptions {
 		list, bad = list[:MaxCaptions], append(bad, ReasonMany)
@@ -99,7 +99,7 @@ func JSONCaptions(list []json.RawMessage) (good []string, bad []Reason) {
 	return good, bad
 }
 
-// distinct drops captions that say again what an earlier one said.
+// distinct drops captions that repeat an earlier one.
 func distinct(all []caption) []caption {
 	if len(all) < 2 {
 		return all
@@ -117,7 +117,7 @@ func distinct(all []caption) []caption {
 }
 
 // sourceOf returns where the pair was crawled: "url" of key.json or of the table beside the tar, as img2dataset writes
-// them, or the place in the tar.
+// them, or the position in the tar.
 func sourceOf(ex Example, meta *described) string {
 	url, _ := ex.Row["url"].(string)
 	switch {
@@ -141,7 +141,7 @@ func sourceOf(ex Example, meta *described) string {
 	return cut(uri[strings.LastIndexByte(uri, '/')+1:]+"#"+ex.Key, schemas.MaxURIBytes)
 }
 
-// textOr reads a JSON string. For null it returns what was there before, and nothing for what is no string.
+// textOr reads a JSON string. It returns the earlier value for null, and "" for anything else.
 func textOr(raw json.RawMessage, before string) string {
 	if isPlainText(string(raw)) {
 		return string(raw[1 : len(raw)-1])

@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// prune removes the columns that a pair may not carry, and returns nil if nothing is left. Captions and addresses have
-// fields of their own. The rest is what no pair may hold, and what exceeds the bound of a pair, in the order of names.
+// prune removes the columns that a pair may not carry, and returns nil if none is left: captions and addresses, which
+// have their own fields, invalid columns, and, in the order of names, columns beyond the bound of a pair.
 func prune(all schemas.Columns) schemas.Columns {
 	var room [schemas.MaxColumns]string
 	kept, size := 0, 0
@@ -35,16 +35,16 @@ func prune(all schemas.Columns) schemas.Columns {
 	return all
 }
 
-// hasField reports whether a pair has a field of its own for a column. Case is folded as encoding/json does.
+// hasField reports whether a pair has its own field for a column. Case is folded as encoding/json does.
 func hasField(name string) bool {
 	return strings.EqualFold(name, "caption") || strings.EqualFold(name, "captions") || strings.EqualFold(name, "url")
 }
 
-// lossy reports whether a decoder has put its replacement for bytes that are no text.
+// lossy reports whether a decoder has replaced invalid bytes in a text.
 func lossy(text string) bool { return strings.ContainsRune(text, utf8.RuneError) }
 
-// columnsOf returns the scalars of key.json, and those that only the table beside the tar has, as far as a pair may
-// carry them. Lists, objects and null are left out.
+// columnsOf returns the columns that a pair may carry: the scalars of key.json, and those that only the table beside
+// the tar has. Lists, objects and null are left out.
 func columnsOf(members []member, row schemas.Columns) schemas.Columns {
 	if len(members)+len(row) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func scalarOf(raw json.RawMessage) (any, bool) {
 	}
 }
 
-// isPlainText reports whether a JSON value is a text of ASCII that stands for itself.
+// isPlainText reports whether a JSON value is a text of ASCII without escapes.
 func isPlainText(raw string) bool {
 	if len(raw) < 2 || raw[0] != '"' {
 		return false
@@ -98,14 +98,14 @@ func isPlainText(raw string) bool {
 	return true
 }
 
-// described is key.json, parsed once. A name that stands there twice, in whatever case, counts as encoding/json has it.
+// described is key.json, parsed once. A repeated name, in whatever case, counts as in encoding/json.
 type described struct {
 	raw     json.RawMessage // nil: there is no key.json
 	members []member
 	broken  error // why raw is no object
 
 	caption, captions, url, status json.RawMessage // whatever the case of their names
-	twice                          bool            // one of these is there more than once
+	twice                          bool            // one of these occurs more than once
 }
 
 // member is a name of a JSON object and its value. No two members of an object have the same name.
@@ -132,7 +132,7 @@ func describe(raw json.RawMessage) *described {
 	return d
 }
 
-// usualMembers is the room for what img2dataset writes of an image.
+// usualMembers is the number of members that img2dataset writes for an image.
 const usualMembers = 16
 
 // plainMembers returns the members of an object whose names differ and are UTF-8, or false for any other value. It
@@ -163,7 +163,7 @@ func plainMembers(raw json.RawMessage) (members []member, ok bool) {
 	return members, len(bytes.TrimLeft(raw[d.InputOffset():], " \t\r\n")) == 0
 }
 
-// anyMembers returns the members of an object as encoding/json reads it. Of those with the same name, the last counts.
+// anyMembers returns the members of an object as encoding/json reads it. The last of several with the same name counts.
 func anyMembers(raw json.RawMessage) ([]member, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
@@ -176,7 +176,7 @@ func anyMembers(raw json.RawMessage) ([]member, error) {
 	return members, nil
 }
 
-// field returns the field that has a name of its own, or nil.
+// field returns the field of the struct for a name, or nil.
 func (d *described) field(name string) *json.RawMessage {
 	switch {
 	case len(name) < len("url") || len(name) > len("captions")+1: // one letter has a form of two bytes

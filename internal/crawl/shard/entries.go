@@ -11,7 +11,7 @@ type Entry struct {
 	Image    string            // its path, as the list writes it; empty: none
 	Split    string            // of Karpathy's lists
 	Captions []json.RawMessage // JSON strings, if the list is sound
-	Single   bool              // the list has one caption an entry, so more entries of the image may follow
+	Single   bool              // the list has one caption per entry, so more entries of the image may follow
 	Broken   bool              // no object with these members
 }
 

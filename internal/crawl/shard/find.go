@@ -29,7 +29,7 @@ type Tar struct {
 	list    *list  // a JSON list instead of a tar
 	catalog Catalog
 	object  Object
-	beside  *Tar // the table of the same name; it is no tar
+	beside  *Tar // the table of the same name, which is no tar
 }
 
 // Beside returns the URI and the state of the table that lies beside the tar, if there is one.
@@ -40,7 +40,7 @@ func (t Tar) Beside() (uri string, size int64, version string, ok bool) {
 	return t.beside.URI, t.beside.Size, t.beside.Version, true
 }
 
-// name returns the tar's name for people.
+// name returns the tar's name for messages.
 func (t Tar) name() string {
 	if t.catalog == nil && t.list == nil {
 		return t.path
@@ -71,8 +71,8 @@ func (f *Found) Close() error {
 
 // Find lists the tars that paths name, in order. A path is a tar or a folder on the file system (see [Tars]), or a URL:
 // s3://bucket/prefix/a.tar is a tar, any other URL stands for the *.tar below it, in the order of their names. Options
-// of the store follow behind a question mark. A JSON list of images, file.json?images=FOLDER, is one source as a tar
-// is. Each tar comes once.
+// of the store follow a question mark. A JSON list of images, file.json?images=FOLDER, is one source, like a tar. Each
+// tar comes once.
 func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error) {
 	parts := make([]Found, len(paths))
 	each := make([][]Tar, len(paths))

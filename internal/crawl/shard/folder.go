@@ -19,7 +19,7 @@ import (
 const maxOpenFiles = 128
 
 // folder is a root on a file system. It opens files through an os.Root, so that no symbolic link leads out of it, and
-// keeps the latest open: a read then costs two system calls.
+// keeps the latest open, so that a read costs two system calls.
 type folder struct {
 	root *os.Root
 	path string // without symbolic links
@@ -60,7 +60,7 @@ func (d *folder) ReadRange(_ context.Context, name string, offset, size int64) (
 	defer d.release(h)
 	data, err := h.read(offset, size)
 	if err != nil && !errors.Is(err, ErrTruncated) {
-		d.forget(name) // an open file may have gone stale, on a network file system; the next try opens it anew
+		d.forget(name) // an open file may have gone stale, on a network file system; the next try reopens it
 	}
 	return data, err
 }

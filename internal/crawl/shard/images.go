@@ -22,8 +22,8 @@ import (
 type ImagesOptions struct {
 	// MaxBytes bounds the pixels that are kept.
 	MaxBytes int64
-	// MinSide shrinks images on the way in, by box averages over whole factors, to a shorter side of no less than
-	// this; 0 keeps them as they are. Every image is shrunk alike, whether it was in the cache or not.
+	// MinSide shrinks images as they are read, by box averages over whole factors, to a shorter side of at least this;
+	// 0 keeps their size. Cached and newly read images are shrunk in the same way.
 	MinSide int
 }
 
@@ -72,7 +72,7 @@ func (k imageKey) String() string {
 	return fmt.Sprintf("%s at %d+%d of %s", k.id, k.ref.Offset, k.ref.Size, k.ref.URI)
 }
 
-// answer is what a reference leads to for ever: an image, or why its bytes are none.
+// answer is the permanent result for a reference: an image, or the reason why its bytes are none.
 type answer struct {
 	want imaging.Want
 	im   *imaging.Image
@@ -80,12 +80,12 @@ type answer struct {
 	err  error
 }
 
-// serves tells whether the answer to another wish is the same.
+// serves reports whether the answer fits another request.
 func (a answer) serves(want imaging.Want) bool {
 	return a.want == want || a.err == nil && a.how.Serves(want)
 }
 
-// errorBytes is what a kept error counts for, with its text and its place in the cache.
+// errorBytes is the size that a cached error counts for.
 const errorBytes = 1 << 10
 
 func (a answer) bytes() int64 {
@@ -95,24 +95,24 @@ func (a answer) bytes() int64 {
 	return a.im.Bytes()
 }
 
-// Forget makes every view refuse the images that gone names, with [ErrForgotten], whether they are kept or not.
+// Forget makes every view refuse the images that gone reports, with [ErrForgotten], cached or not.
 func (c *cache) Forget(gone func(schemas.ImageID) bool) { c.gone.Store(&gone) }
 
-// NewImages keeps images of a bucket.
+// NewImages makes a cache of images of a bucket.
 func NewImages(b *Bucket, o ImagesOptions) *Images {
 	c := &cache{read: b.ReadRange, o: o}
 	c.kept, _ = simplelru.NewLRU(math.MaxInt, c.dropped) // refuses only sizes below 1; the bound is in bytes
 	return &Images{c, imaging.Want{MinSide: o.MinSide}}
 }
 
-// Get returns the decoded image of a reference. See [Permanent] for its errors. Those of the bytes are kept, as it may
-// cost much to find them; those of the bucket are not, as an object that is missing may come back.
+// Get returns the decoded image of a reference. See [Permanent] for its errors. Errors of the bytes are cached, because
+// they may be expensive to find. Errors of the bucket are not, because a missing object may come back.
 func (c *Images) Get(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, error) {
 	im, _, err := c.GetReduced(ctx, ref, id)
 	return im, err
 }
 
-// GetReduced does what Get does, and also returns how the picture was reduced.
+// GetReduced is Get, and also returns how the picture was reduced.
 func (c *Images) GetReduced(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, imaging.Reduction, error) {
 	if gone := c.gone.Load(); gone != nil && (*gone)(id) {
 		return nil, imaging.Reduction{}, fmt.Errorf("image %s: %w", id, ErrForgotten)
@@ -130,7 +130,7 @@ func (c *Images) GetReduced(ctx context.Context, ref schemas.ImageRef, id schema
 		case <-ctx.Done():
 			return nil, imaging.Reduction{}, ctx.Err()
 		case done := <-flight:
-			// Whoever led may have been called off, which is no answer for those who waited: they try again.
+			// The leader may have been cancelled, which is no answer for those who waited: they try again.
 			if !isAny(done.Err, context.Canceled, context.DeadlineExceeded) {
 				a, _ := done.Val.(answer)
 				return a.im, a.how, done.Err
@@ -155,13 +155,13 @@ func (c *cache) look(key imageKey, want imaging.Want) (answer, bool) {
 	return answer{}, false
 }
 
-// Decoding is the part of the processor time (package cputime) that decoding takes: whoever comes first does it for
-// all.
+// Decoding is the part of the processor time (package cputime) spent on decoding. The first of several waiters decodes
+// for all.
 const Decoding = "decode"
 
-// load reads and decodes the image, and keeps what came of it.
+// load reads and decodes the image, and caches the result.
 func (c *cache) load(ctx context.Context, key imageKey, want imaging.Want) (answer, error) {
-	if a, ok := c.look(key, want); ok { // whoever led before has just ended
+	if a, ok := c.look(key, want); ok { // an earlier load has just ended
 		return a, a.err
 	}
 	c.mu.Lock()
@@ -195,7 +195,7 @@ func (c *cache) keep(key imageKey, a answer) {
 	defer c.mu.Unlock()
 	others, _ := c.kept.Peek(key)
 	if slices.ContainsFunc(others, func(o answer) bool { return o.serves(a.want) }) {
-		return // two sizes that reduce the image alike were asked for at the same time
+		return // two sizes with the same reduction were requested at the same time
 	}
 	c.kept.Add(key, append(slices.Clip(others), a))
 	c.stats.Bytes += a.bytes()
@@ -207,7 +207,7 @@ func (c *cache) keep(key imageKey, a answer) {
 	}
 }
 
-// dropped takes the answers for a reference out of the counts; the caller holds the lock.
+// dropped subtracts the answers for a reference from the counts; the caller holds the lock.
 func (c *cache) dropped(_ imageKey, answers []answer) {
 	for _, a := range answers {
 		c.stats.Bytes -= a.bytes()

@@ -19,8 +19,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// A JSON list of images stands in the place of a tar: file.json, with options behind a question mark. The images are
-// files below one folder, and references name these.
+// A JSON list of images can replace a tar: file.json, with options after a question mark. The images are files below
+// one folder, and references name these.
 //
 //	coco.json?images=/data/coco                   ALBEF's list, whose paths are found below this folder
 //	dataset_coco.json?images=D&split=train,restval  two splits of Karpathy's list
@@ -37,7 +37,7 @@ type list struct {
 	seed   uint64
 }
 
-// listOptions are the names behind the question mark.
+// listOptions are the names of the options.
 var listOptions = []string{"images", "split", "captions", "sample", "seed"}
 
 // listAt returns the list that a path names, or nil.
@@ -78,7 +78,7 @@ func listAt(p string) (*list, error) {
 	return l, l.draws(options)
 }
 
-// draws reads the options of what is drawn.
+// draws reads the options of the random selection.
 func (l *list) draws(options url.Values) (err error) {
 	if sample := options.Get("sample"); sample != "" {
 		n, err := strconv.ParseFloat(sample, 64)
@@ -190,7 +190,7 @@ func (l *list) chosen(ctx context.Context, visit func(number int64, e Entry) err
 	})
 }
 
-// captions returns those of an entry that are taken, and how many there are.
+// captions returns the selected captions of an entry, and their number before selection.
 func (l *list) captions(number int64, raw []json.RawMessage) (taken []caption, found int) {
 	if l.one && len(raw) > 1 {
 		at := rng.New(l.seed, "shard.list.caption", number).IntN(len(raw))

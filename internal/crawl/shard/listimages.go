@@ -22,13 +22,13 @@ type listImages struct {
 	strip  int // elements of the last path that were left out
 }
 
-// probed is the number of images of which one must be there.
+// probed is the number of images at the start of a list of which at least one must exist.
 const probed = 256
 
 // errNoPictures means that the folder of a list holds none of its images.
 var errNoPictures = errors.New("holds none of the images")
 
-// check refuses a list of whose first images none is there.
+// check refuses a list if none of its first images exists.
 func (p *listImages) check(ctx context.Context, l *list) error {
 	tried, first := 0, ""
 	done := errors.New("done")
@@ -83,7 +83,7 @@ func (p *listImages) find(image string) (name string, size int64, err error) {
 	return "", 0, err
 }
 
-// errParent is the fault of a path that leads out of its folder.
+// errParent is the error of a path that leads out of its folder.
 var errParent = errors.New(`the name has ".."`)
 
 // read reads an image into buf's memory.

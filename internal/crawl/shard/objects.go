@@ -20,20 +20,20 @@ type Place interface {
 	Has(ctx context.Context, name string) (bool, error)
 	// Sizes lists the objects, with their sizes in bytes.
 	Sizes(ctx context.Context) (map[string]int64, error)
-	// Open opens an object. An error wraps [io/fs.ErrNotExist] where there is none.
+	// Open opens an object. The error for a missing object wraps [io/fs.ErrNotExist].
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
 	// Put writes a file as an object.
 	Put(ctx context.Context, name string, from *os.File) error
-	// Write creates an object with the bytes that write writes. An error wraps [io/fs.ErrExist] where there is one already.
+	// Write creates an object from the output of write. The error for an existing object wraps [io/fs.ErrExist].
 	Write(ctx context.Context, name string, write func(io.Writer) error) error
-	// Rewrite does what Write does, and replaces the object that is there.
+	// Rewrite is Write, but replaces an existing object.
 	Rewrite(ctx context.Context, name string, write func(io.Writer) error) error
-	// Delete removes an object. An error wraps [io/fs.ErrNotExist] where there is none, in stores that say so.
+	// Delete removes an object. In stores that report it, the error for a missing object wraps [io/fs.ErrNotExist].
 	Delete(ctx context.Context, name string) error
 	Close() error
 }
 
-// Store is a place whose objects can be listed and read in parts as well.
+// Store is a Place whose objects can also be listed and read in parts.
 type Store interface {
 	Catalog
 	Place
@@ -54,7 +54,7 @@ func OpenStore(ctx context.Context, root *url.URL) (Store, error) {
 	return openStore(ctx, root)
 }
 
-// OpenPlace opens a folder, its file URL, or a URL such as s3://bucket/prefix. One without options takes those of the
+// OpenPlace opens a folder, its file URL, or a URL such as s3://bucket/prefix. A URL without options takes those of the
 // root that it lies under.
 func OpenPlace(ctx context.Context, place string, roots []string) (Place, error) {
 	u, err := url.Parse(withOptions(place, roots))
@@ -69,7 +69,7 @@ func OpenPlace(ctx context.Context, place string, roots []string) (Place, error)
 	return Folder(place), nil
 }
 
-// Folder is a place on a disk that is mounted. The file system must have hard links for [Folder.Write].
+// Folder is a folder on a mounted disk. The file system must have hard links for [Folder.Write].
 type Folder string
 
 var _ Place = Folder("")

@@ -20,7 +20,7 @@ func Tars(paths []string) ([]string, error) {
 	return tars, err
 }
 
-// findFiles does the same as Tars, and also returns a problem for everything below a folder that cannot be read.
+// findFiles is Tars, and also returns a problem for everything below a folder that cannot be read.
 func findFiles(paths []string) (tars []string, lost []Problem, err error) {
 	for _, p := range paths {
 		found, more, err := tarsOf(LocalPath(p))
@@ -104,8 +104,8 @@ func FileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// Roots returns the bucket roots that cover what a scan of paths refers to: the folders of tars and of a list's images,
-// without those that lie inside another one, and the places in stores.
+// Roots returns the bucket roots that cover the images of a scan of paths: the folders of tars and of a list's images,
+// without nested ones, and the roots in stores.
 func Roots(paths []string) ([]string, error) {
 	var local, dirs, out []string
 	for _, p := range paths {
@@ -145,7 +145,7 @@ func Roots(paths []string) ([]string, error) {
 }
 
 // WithOptions returns paths as [Scan] takes them. A URL without options, such as s3://bucket/prefix/, takes those of
-// the root that it lies under: the endpoint and region of a store are written down once.
+// the root that it lies under, so the endpoint and region of a store are written down once.
 func WithOptions(paths, roots []string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {

@@ -12,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Reason says in one word what is wrong with a part of a tar; there are few, so it may label a metric.
+// Reason names the fault of a part of a tar; there are few, so it may label a metric.
 type Reason string
 
 // The reasons.
@@ -39,7 +39,7 @@ const (
 	ReasonImage     Reason = "image_unreadable" // no image that can be decoded; only readers that decode report it
 )
 
-// Limits on what one tar gives, so that a few bytes of it do not become many on the log.
+// Limits on the output of one tar, so that a few of its bytes do not become many on the log.
 const (
 	MaxCaptions = 256   // of one key
 	MaxProblems = 10000 // records of one tar
@@ -48,7 +48,7 @@ const (
 	maxDetailBytes = 512
 )
 
-// Problem is one thing in a tar that was meant as a pair, or hides some, and cannot be one.
+// Problem is an entry of a tar, or a part of it, that was meant as a pair or hides some, and cannot be one.
 type Problem struct {
 	URI    string // the tar
 	Offset int64  // of the entry's header in it
@@ -65,17 +65,16 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s at offset %d %q: %s (%s)", p.URI, p.Offset, p.Entry, p.Detail, p.Reason)
 }
 
-// problemRecord is a pair that says why it is none.
+// problemRecord is a record of an invalid pair with the reason.
 type problemRecord struct {
 	schemas.Pair
 	Problem string `msgpack:"problem"`
 }
 
-// ID returns the pair id under which the problem's record travels.
+// ID returns the pair id of the problem's record.
 func (p Problem) ID() schemas.PairID { return schemas.NewPairID(p.imageID(), p.Caption) }
 
-// Lane returns the lane of the problem's record. A problem without image has a lane of its own, so that problems spread
-// over the lanes.
+// Lane returns the lane of the problem's record. Problems without an image are spread over the lanes.
 func (p Problem) Lane(lanes int) int { return p.imageID().Lane(lanes) }
 
 func (p Problem) imageID() schemas.ImageID {
@@ -98,8 +97,8 @@ func cut(s string, most int) string {
 
 // Record encodes the problem as a value for the topic "pairs" under schemas.SchemaPair. It is not validated, and its
 // reader must refuse it: as invalid, or, for an image that the tar holds only in part, when the image is read. So a
-// problem ends among the dead letters with lane, offset and reason like every other pair that goes wrong, and the key
-// "problem" says what was found in the tar.
+// problem ends among the dead letters with lane, offset and reason like every other bad pair, and the key "problem"
+// describes the fault in the tar.
 func (p Problem) Record() ([]byte, error) {
 	r := problemRecord{
 		Pair: schemas.Pair{

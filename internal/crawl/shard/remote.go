@@ -22,15 +22,15 @@ type Object struct {
 	Version string // changes whenever the object does
 }
 
-// Catalog is implemented by [Objects] that can be listed, and read as they were listed. Errors are those of Objects,
-// and those that wrap [ErrChanged].
+// Catalog is implemented by [Objects] that can be listed, and read in their listed version. Errors are those of
+// Objects, and errors that wrap [ErrChanged].
 type Catalog interface {
 	Objects
 	// List calls each with every object below the root, in the order of names.
 	List(ctx context.Context, each func(Object)) error
 	// Describe returns one object as it is now.
 	Describe(ctx context.Context, name string) (Object, error)
-	// ReadVersion fills buf from offset of the object, if that is as it was listed.
+	// ReadVersion fills buf from offset of the object, if the object still has the listed version.
 	ReadVersion(ctx context.Context, o Object, buf []byte, offset int64) error
 }
 
@@ -82,7 +82,7 @@ const (
 	firstPause  = 100 * time.Millisecond // between two tries; it doubles
 )
 
-// passingError is a fault of a store that has lasted too long. It is no evidence against the tar.
+// passingError is a store's fault that has lasted too long. It does not prove the tar bad.
 type passingError struct{ error }
 
 func (e *passingError) Unwrap() error { return e.error }
@@ -178,7 +178,7 @@ func (r *remoteTar) read(buf []byte, from int64) error {
 	}
 }
 
-// Close stops what is read ahead.
+// Close stops the reads ahead.
 func (r *remoteTar) Close() error {
 	r.cancel()
 	r.reads.Wait()

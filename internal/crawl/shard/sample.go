@@ -102,7 +102,7 @@ func (s *scanner) reject(cur sample, c caption) error {
 	return s.report(p)
 }
 
-// imageRef returns the reference to the current key's image and the hash of its bytes, as far as they are there. An
+// imageRef returns the reference to the current key's image and the hash of its bytes, as far as the tar has them. An
 // image that is too large was not read and has no hash.
 func (s *scanner) imageRef(e *entry) (*schemas.ImageRef, schemas.ImageID) {
 	ref := &schemas.ImageRef{URI: cmp.Or(s.imageURI, s.uri), Offset: e.data, Size: e.size}
@@ -127,7 +127,7 @@ func imageFault(e *entry) (Reason, string) {
 	return "", ""
 }
 
-// refuse returns why an entry must not be touched, whatever it is called.
+// refuse returns why an entry must not be used, whatever its name.
 func refuse(e entry) (Reason, string) {
 	switch {
 	case e.sparse:

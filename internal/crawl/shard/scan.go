@@ -31,11 +31,11 @@ type Example struct {
 	described *described // Meta, parsed; nil: not yet
 }
 
-// Visitor receives what a scan finds, in the order of the tars. An error that it returns stops the scan.
+// Visitor receives the findings of a scan, in the order of the tars. An error that it returns stops the scan.
 type Visitor struct {
 	Example func(Example) error
 	Problem func(Problem) error
-	// Picture, where set, replaces Example: the scan hands out every sound image, whatever its captions.
+	// Picture, if set, replaces Example: the scan yields every sound image, whatever its captions.
 	Picture func(Picture) error
 	// Remote opens the stores that paths may name; nil: [OpenStore] does.
 	Remote OpenRemote
@@ -138,7 +138,7 @@ type unreadableError struct{ error }
 
 func (e *unreadableError) Unwrap() error { return e.error }
 
-// faultOf marks an error of reading a tar as the tar's own, unless it is a fault of the store that may pass.
+// faultOf marks an error of reading a tar as the tar's, unless it is a fault of the store that may pass.
 func faultOf(err error) error {
 	if _, passing := errors.AsType[*passingError](err); passing {
 		return err
@@ -155,7 +155,7 @@ type scanner struct {
 	rows   map[string]table.Row // of the table beside the tar
 
 	image    []byte // contents of the current key's image
-	imageURI string // of the current image, where that is a file by itself
+	imageURI string // of the current image, if it is a separate file
 	end      int64  // of what was scanned
 	cur      sample
 
@@ -312,7 +312,7 @@ func (s *scanner) takeImage(e entry) error {
 	return err
 }
 
-// takeCaptions passes the text or the json of the current key to read. kept is the entry of that kind that the key has.
+// takeCaptions passes the text or the json of the current key to read. kept is the key's earlier entry of that kind.
 func (s *scanner) takeCaptions(e entry, kept **entry, what string, read func([]byte)) error {
 	reason, detail := Reason(""), ""
 	switch {
@@ -363,7 +363,7 @@ func (s *scanner) report(p Problem) error {
 	return s.v.Problem(p)
 }
 
-// more reports how many problems of the tar were not handed out.
+// more reports the number of problems of the tar beyond MaxProblems.
 func (s *scanner) more() error {
 	surplus := s.reported - MaxProblems
 	if surplus <= 0 {

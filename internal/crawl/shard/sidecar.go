@@ -14,7 +14,7 @@ import (
 )
 
 // Limits on a table beside a tar. img2dataset writes 10,000 rows. A few bytes of Parquet may stand for many values, so
-// these are counted as well.
+// values are limited too.
 const (
 	maxSidecarBytes  = 1 << 30
 	maxSidecarRows   = 1 << 18
@@ -32,8 +32,7 @@ func stem(name string) string { return strings.TrimSuffix(name, path.Ext(name)) 
 // isSidecar reports whether a file may be the table beside a tar.
 func isSidecar(name string) bool { return strings.EqualFold(path.Ext(name), ".parquet") }
 
-// A table is refused in words that hold for every library that reads Parquet: the record is the same from Go and from
-// Python.
+// The texts of these refusals suit every Parquet library, because Go and Python must write the same record.
 var (
 	errNoKeys    = errors.New(`the table has no column "key", as img2dataset writes it`)
 	errRows      = fmt.Errorf("it has more than %d rows", maxSidecarRows)
@@ -41,7 +40,7 @@ var (
 	errNoParquet = errors.New("it cannot be read as Parquet")
 )
 
-// readSidecar reads the table beside the tar, by the key of the rows. It returns a problem when the table is none.
+// readSidecar reads the table beside the tar, by the key of the rows. It returns a problem for a broken table.
 func (s *scanner) readSidecar(ctx context.Context, t Tar) error {
 	if t.beside == nil {
 		return nil
@@ -97,7 +96,7 @@ func loadSidecar(ctx context.Context, t Tar) (map[string]table.Row, error) {
 	return nil, errNoParquet
 }
 
-// trim takes the texts out of a row that no pair may carry, and returns what the other values count for.
+// trim removes texts that no pair may carry from a row, and returns the size that the other values count for.
 func trim(r table.Row) int {
 	memory := 0
 	for name, value := range r {
@@ -114,7 +113,7 @@ func trim(r table.Row) int {
 // rowOf returns the row of a key.
 func (s *scanner) rowOf(key string) schemas.Columns { return schemas.Columns(s.rows[path.Base(key)]) }
 
-// rowCaption returns the caption of a row, for a key that has none in the tar.
+// rowCaption returns the caption of a row, for a key without captions in the tar.
 func rowCaption(row schemas.Columns) []caption {
 	if text, ok := row["caption"].(string); ok {
 		return []caption{checkCaption([]byte(text))}
@@ -122,8 +121,8 @@ func rowCaption(row schemas.Columns) []caption {
 	return nil
 }
 
-// statusIn returns the status that key.json has. Of one name the last counts; of names that differ in their case all
-// must be texts or null.
+// statusIn returns the status in key.json. The last of several equal names counts; names that differ in case must all
+// be texts or null.
 func statusIn(meta *described) (status string, found bool) {
 	if meta == nil || meta.status == nil || !bytes.Contains(meta.raw, []byte(`"status"`)) {
 		return "", false
@@ -146,7 +145,7 @@ func statusIn(meta *described) (status string, found bool) {
 	return *fields.Status, true
 }
 
-// statusFault returns why the crawl itself says that an image is none.
+// statusFault returns the crawl's own reason why an image is none.
 func statusFault(cur sample, row schemas.Columns) (Reason, string) {
 	status, found := row["status"].(string)
 	if own, ok := statusIn(cur.described); ok {

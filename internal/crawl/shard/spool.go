@@ -19,12 +19,12 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Spool writes the images that came inline in one lane's pairs into tars, so that the stages behind can refer to them.
+// Spool writes the images that came inline in one lane's pairs into tars, so that later stages can refer to them.
 //
-// The pairs alone decide every byte: a tar is named by the lane and the offset of the pair that began it, grows by one
-// entry for every image that it does not hold yet, and ends at a size. So a reference is the same however often the
+// The pairs alone decide every byte. A tar is named by the lane and the offset of the pair that began it. It grows by
+// one entry for every image that it does not hold yet, and ends at a size. So a reference is the same however often the
 // pairs are read. A spool that resumes from the [Spool.State] taken after some pair writes the same bytes again at the
-// same offsets. It overwrites them and truncates nothing: a fenced owner of the lane that still writes, writes the same
+// same offsets. It overwrites them and truncates nothing, because a fenced owner of the lane may still write the same
 // bytes, and references to them may be in use.
 //
 // A tar that exists already and begins with another image belongs to another log. The spool refuses the folder, since
@@ -45,10 +45,10 @@ type SpoolOptions struct {
 	Namespace string // of the log; a folder below the root, unless it is empty
 	Lane      int
 	TarBytes  int64 // a tar ends with the entry that takes it to this size
-	KeepBytes int64 // the oldest tars beyond these bytes are deleted when a tar ends; 0: none are
+	KeepBytes int64 // when a tar ends, the oldest tars beyond these bytes are deleted; 0: none
 }
 
-// spoolState is where the next entry goes.
+// spoolState is the position of the next entry.
 type spoolState struct {
 	first int64 // offset of the pair that began the open tar; -1: none is open
 	bytes int64 // of the open tar
@@ -205,7 +205,7 @@ func (s *Spool) put(offset int64, id schemas.ImageID, encoded []byte) (ref schem
 	return ref, nil
 }
 
-// begin opens the tar that begins at an offset. One that is there was begun before a crash, with the same entry.
+// begin opens the tar that begins at an offset. An existing one was begun before a crash, with the same entry.
 func (s *Spool) begin(offset int64, entry []byte) error {
 	s.at = spoolState{first: offset}
 	if err := s.open(); err != nil {
@@ -271,7 +271,7 @@ func (s *Spool) Roll() error {
 // spoolTar matches the names of the spool's tars.
 var spoolTar = regexp.MustCompile(`^\d{20}\.tar$`)
 
-// collect deletes the oldest tars beyond the bytes to keep. Their images are masked when a stage asks for them again.
+// collect deletes the oldest tars beyond the bytes to keep. Their images are masked when a stage needs them again.
 // collect leaves files with other names alone.
 func (s *Spool) collect() error {
 	if s.o.KeepBytes <= 0 {
@@ -302,7 +302,7 @@ func (s *Spool) collect() error {
 	return nil
 }
 
-// Sync makes what was put durable. Only then may references to it be published.
+// Sync makes the images put so far durable. Only then may references to them be published.
 func (s *Spool) Sync() error {
 	if s.file == nil {
 		return nil

@@ -24,7 +24,7 @@ type entry struct {
 	present  int64 // bytes of the contents that the tar holds: less than size when it is cut
 }
 
-// headerFault reports an offset without a sound header. Reading may continue behind it.
+// headerFault reports an offset without a sound header. Reading may continue after it.
 type headerFault struct {
 	offset int64
 	reason Reason
@@ -47,11 +47,11 @@ func newTarReader(src io.ReaderAt, size int64) *tarReader {
 	return &tarReader{cur: cursor{src: src, size: size}, plain: true}
 }
 
-// errMarker reports an end marker with another tar behind it.
+// errMarker reports an end marker that another tar follows.
 var errMarker = errors.New("an end marker")
 
-// next returns the next entry, a *headerFault to be reported before going on, errMarker between tars that were put
-// behind one another, io.EOF at the end, or a fault of the disk.
+// next returns the next entry. Its errors are a *headerFault to report before continuing, errMarker between
+// concatenated tars, io.EOF at the end, or a fault of the disk.
 func (t *tarReader) next() (entry, error) {
 	if t.ended {
 		return entry{}, io.EOF
@@ -105,15 +105,15 @@ func (t *tarReader) atEnd(head int64) error {
 	case err != nil:
 		return err
 	case odd >= 0:
-		return &headerFault{odd, ReasonHeader, "no sound tar header behind the tar's end marker"}
+		return &headerFault{odd, ReasonHeader, "no sound tar header after the tar's end marker"}
 	case t.ended:
 		return io.EOF
 	}
 	return errMarker
 }
 
-// behindExtension returns nil at an end marker. archive/tar takes it for an end as well when the file ends behind
-// headers that describe an entry, such as those of long names, and the entry is not there.
+// behindExtension returns nil at an end marker. archive/tar also reports an end if the file ends after headers that
+// describe an entry, such as those of long names, without the entry.
 func (t *tarReader) behindExtension(head int64) error {
 	var last [blockSize]byte
 	t.cur.at -= blockSize
@@ -121,7 +121,7 @@ func (t *tarReader) behindExtension(head int64) error {
 	case t.cur.fault != nil:
 		return t.cur.fault
 	case err == nil && last != [blockSize]byte{}:
-		return &headerFault{head, ReasonCut, "the tar ends behind a header that describes an entry"}
+		return &headerFault{head, ReasonCut, "the tar ends after a header that describes an entry"}
 	}
 	return nil
 }
@@ -292,7 +292,7 @@ func (c *cursor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// peek returns the next bytes without passing over them, or nil where they are not in the window.
+// peek returns the next bytes without consuming them, or nil if they are not in the window.
 func (c *cursor) peek(n int) []byte {
 	if c.fault != nil || c.at >= c.size {
 		return nil

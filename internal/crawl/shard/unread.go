@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Unread says why files are no part of an example, and what to do about it.
+// Unread is the reason why files are no part of an example, with the remedy.
 type Unread string
 
-// What is unread and no problem: a tar may have files that no pair needs.
+// Reasons for files that are no problem: a tar may have files that no pair needs.
 const (
 	UnreadTar    Unread = "tars gave no pair"
 	UnreadPacked Unread = "tars are compressed: decompress them first, as references name places in a tar"
@@ -23,7 +23,7 @@ const (
 	UnreadOther  Unread = "other files were ignored"
 )
 
-// Unreads counts what is unread, with the first of it.
+// Unreads counts unread files by reason, with the first of each.
 type Unreads struct {
 	Count int
 	First string
@@ -55,7 +55,7 @@ var foreign = map[string]bool{
 	"jfif": true, "jpe": true, "jpg_large": true, "jpeg_large": true,
 }
 
-// whyUnread says why a file is no part of an example.
+// whyUnread returns the reason why a file is no part of an example.
 func whyUnread(key, ext string) Unread {
 	last := ext[strings.LastIndexByte(ext, '.')+1:]
 	switch {
@@ -68,7 +68,7 @@ func whyUnread(key, ext string) Unread {
 	return UnreadOther
 }
 
-// whyEmpty says why a tar has given no pair.
+// whyEmpty explains why a tar has given no pair.
 func whyEmpty(src io.ReaderAt) Unread {
 	if compressionOf(src) != "" {
 		return UnreadPacked
@@ -81,7 +81,7 @@ var compressions = []struct{ head, name string }{
 	{"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\xfd7zXZ\x00", "xz"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"},
 }
 
-// compressionOf returns how a file is compressed, or "". What cannot be read is left to whoever reads the file.
+// compressionOf returns the compression of a file, or "". A file that cannot be read is reported by its reader.
 func compressionOf(src io.ReaderAt) string {
 	head := make([]byte, 10)
 	n, err := src.ReadAt(head, 0)

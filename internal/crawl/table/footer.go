@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Bounds of the footer of a Parquet file. The library makes room for every list that a footer announces, whether its
-// elements are there or not.
+// Bounds of the footer of a Parquet file. The library allocates every list that a footer announces, even without its
+// elements.
 const (
 	maxFooterBytes    = 16 << 20
 	maxFooterElements = 1 << 18 // of all lists together
@@ -17,7 +17,7 @@ const (
 	schemaField = 2 // of the footer: the list of columns
 )
 
-// checkFooter refuses a footer that announces more than it holds, or too much. Encrypted footers are left to the
+// checkFooter refuses a footer that announces more than it holds, or too much. It leaves encrypted footers to the
 // library.
 func checkFooter(src io.ReaderAt, size int64) error {
 	var tail [8]byte
@@ -41,7 +41,7 @@ func checkFooter(src io.ReaderAt, size int64) error {
 	return f.structure(0)
 }
 
-// errFooter means that a footer is none.
+// errFooter means that the bytes are no footer.
 var errFooter = errors.New("its footer ends early, or is none")
 
 // footer walks over a footer, or over the head of a page, in Thrift's compact protocol.
@@ -49,7 +49,7 @@ type footer struct {
 	left     []byte
 	elements int
 
-	numbers map[[2]int16]int64 // of the head of a page: by the field that they stand in, and their own; nil: none are kept
+	numbers map[[2]int16]int64 // of the head of a page: by the field that contains them, and their own; nil: not collected
 	parent  int16
 }
 
@@ -96,7 +96,7 @@ func (f *footer) structure(depth int) error {
 	}
 }
 
-// value walks over the value of a field. A list may have so many elements.
+// value walks over the value of a field. most bounds the elements of a list.
 func (f *footer) value(kind byte, id int16, depth, most int) (err error) {
 	switch {
 	case kind == thriftByte:

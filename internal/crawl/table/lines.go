@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// lines calls each with the lines of a text that are not empty; nil for a line of more than a megabyte. A line is valid
-// until each returns.
+// lines calls each with the nonempty lines of a text; nil for a line of more than a megabyte. A line is valid until
+// each returns.
 func lines(ctx context.Context, src io.Reader, each func([]byte) error) error {
 	r := bufio.NewReaderSize(src, maxLineBytes) // src itself, where that is one
 	for {
@@ -86,7 +86,7 @@ func elements(ctx context.Context, src io.Reader, each func(map[string]json.RawM
 		text.Left = maxElement
 		var row json.RawMessage
 		if err := d.Decode(&row); err != nil {
-			return fmt.Errorf("the array cannot be read behind byte %d: %w", d.InputOffset(), err)
+			return fmt.Errorf("the array cannot be read after byte %d: %w", d.InputOffset(), err)
 		}
 		if err := each(members(row)); err != nil {
 			return err
@@ -98,7 +98,7 @@ func elements(ctx context.Context, src io.Reader, each func(map[string]json.RawM
 	return nil
 }
 
-// maxElement bounds an element of an array, with what is read ahead of it.
+// maxElement bounds an element of an array, including read-ahead.
 const maxElement = 2 * maxLineBytes
 
 var errNoArray = errors.New(`it is no array of objects, and has no array "annotations": JSON lines go into .jsonl`)
@@ -123,8 +123,8 @@ func toAnnotations(d *json.Decoder) error {
 	return errNoArray
 }
 
-// Metered ends a text with an error once Left bytes of it were read. Its user sets Left anew with each row, so that one
-// row cannot fill the memory.
+// Metered ends a text with an error once Left bytes of it were read. Its user resets Left for each row, so that one row
+// cannot fill the memory.
 type Metered struct {
 	io.Reader
 	Left int
@@ -155,7 +155,7 @@ func members(line []byte) map[string]json.RawMessage {
 	return all
 }
 
-// scalars returns the scalars among the members of an object; nil for nil. What is no scalar is not built.
+// scalars returns the scalars among the members of an object; nil for nil. It does not build other values.
 func scalars(all map[string]json.RawMessage) Row {
 	if all == nil {
 		return nil
@@ -185,14 +185,15 @@ func scalars(all map[string]json.RawMessage) Row {
 	return row
 }
 
-// Bounds of what is remembered while the columns of JSON lines are looked for.
+// Bounds of the search for the columns of JSON lines.
 const (
-	// sampledRows are read before a column counts as found, as rows leave out what they do not have.
+	// sampledRows is the number of rows to read before a column counts as found, because rows omit columns without a
+	// value.
 	sampledRows = 100
 	maxNameSeen = 256
 )
 
-// objectColumns returns the columns of rows that are JSON objects. It reads on while a column has not come, to the end
+// objectColumns returns the columns of rows that are JSON objects. It reads on until all columns have come, to the end
 // of the list if need be.
 func objectColumns(ctx context.Context, src io.Reader, rows objectReader, want Columns) (found Columns, err error) {
 	read, seen := 0, map[string]string{}
@@ -237,7 +238,7 @@ func columnsSeen(seen map[string]string) (all []column) {
 // nothing is held by a column that has been null so far.
 const nothing = "nothing but null"
 
-// heldBy says what a JSON value is, where it is no text.
+// heldBy names the type of a JSON value that is no text.
 func heldBy(raw json.RawMessage) string {
 	switch raw[0] {
 	case '"':

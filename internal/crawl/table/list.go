@@ -24,7 +24,7 @@ const (
 // List is a list of addresses and captions: a file in .parquet, or in .csv, .tsv, .jsonl or .json (an array of
 // objects), which may be compressed (.gz), or a folder of such files, which are read in the order of their names.
 type List struct {
-	Columns // those that were found
+	Columns // the columns found
 
 	files []listFile
 }
@@ -54,7 +54,7 @@ func kindOf(path string) string {
 	return kind
 }
 
-// Open finds the columns of a list. It refuses a list without them, and names those that it has.
+// Open finds the columns of a list. It refuses a list without them, and names the list's columns.
 func Open(ctx context.Context, path string, want Columns) (*List, error) {
 	paths, err := listFiles(path)
 	if err != nil {
@@ -76,7 +76,7 @@ func Open(ctx context.Context, path string, want Columns) (*List, error) {
 	return l, nil
 }
 
-// listFiles returns the files of a list. What ends in .json in a folder seldom is a list.
+// listFiles returns the files of a list. In a folder it skips .json files, which are seldom lists.
 func listFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -121,8 +121,8 @@ func (f *listFile) find(ctx context.Context, want Columns) (found Columns, err e
 }
 
 // Read calls each with the rows of a list, in order. Values of CSV and TSV are texts; TSV has no quotes. A row of CSV,
-// TSV or JSON lines that cannot be read, or has more than a megabyte or 4,096 columns, is nil. A quote of CSV that is
-// closed in no line, or wrongly in another one, ends the reading with an error: nobody knows how many rows it hides.
+// TSV or JSON lines that cannot be read, or has more than a megabyte or 4,096 columns, is nil. An unclosed or misplaced
+// quote in CSV ends the reading with an error, because it may hide any number of rows.
 func (l *List) Read(ctx context.Context, each func(Row) error) error {
 	for _, f := range l.files {
 		if err := f.read(ctx, each); err != nil {
@@ -144,7 +144,7 @@ func (f *listFile) read(ctx context.Context, each func(Row) error) error {
 	})
 }
 
-// objects returns what reads the rows of a file that has them as JSON objects, or nil.
+// objects returns the reader for a file whose rows are JSON objects, or nil.
 func (f *listFile) objects() objectReader {
 	switch f.kind {
 	case ".jsonl":
@@ -221,7 +221,7 @@ func columnsOf(schema *parquet.Schema) (all []column) {
 	return all
 }
 
-// holds says what a column of Parquet holds where that is no text.
+// holds names the type of a Parquet column that is no text.
 func holds(n parquet.Node) string {
 	switch {
 	case (schemaNode{node: n}).inside().lists > 0:

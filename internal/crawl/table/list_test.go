@@ -68,7 +68,7 @@ func TestListsCostTheirRows(t *testing.T) {
 func TestArraysThatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"lines":          {"{\"url\":\"a\"}\n{\"url\":\"b\"}", "JSON lines go into .jsonl"},
-		"cut":            {"[{\"url\":\"a\"},", "cannot be read behind byte 13"},
+		"cut":            {"[{\"url\":\"a\"},", "cannot be read after byte 13"},
 		"without an end": {"[{\"url\":\"a\"}", "cut at byte 12"},
 		"a long element": {"[{\"url\":\"a\"},{\"url\":\"" + strings.Repeat("x", 3<<20) + "\"}]", "too long"},
 	} {

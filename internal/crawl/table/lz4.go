@@ -9,9 +9,9 @@ import (
 	block "github.com/pierrec/lz4/v4"
 )
 
-// The library decodes a page of LZ4 into another buffer than its own where the page has shrunk to more than a third. It
-// then reads its own buffer, which has the bytes of an earlier page, or zeros. The library has no way to set a codec,
-// so this reaches into its table. TestParquetReadsEveryCodec fails where the table has changed.
+// The library decodes an LZ4 page into a second buffer if the page has shrunk to more than a third. It then reads the
+// first buffer, which has the bytes of an earlier page, or zeros. The library has no way to set a codec, so this code
+// reaches into its table. TestParquetReadsEveryCodec fails if the table has changed.
 //
 //go:linkname codecs github.com/parquet-go/parquet-go.compressionCodecs
 var codecs [format.Lz4Raw + 1]compress.Codec

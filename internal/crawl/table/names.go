@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Columns name the columns of a list. An empty name stands for the names under which lists are published.
+// Columns name the columns of a list. An empty name stands for the usual names in published lists.
 type Columns struct{ URL, Caption string }
 
-// Names of columns in published lists, in the order of preference. Of two columns the one that can only be an image's
-// comes first.
+// Names of columns in published lists, in the order of preference. Names that can only mean an image come first.
 var (
 	urlNames = []string{
 		"image_url",       // WIT, RedCaps, and CC3M, CC12M and SBU at Hugging Face
@@ -29,7 +28,7 @@ var (
 	}
 )
 
-// column is a column of a list, and what it holds where that is no text.
+// column is a column of a list, and the type of its values if they are no texts.
 type column struct{ name, holds string }
 
 // The options that name columns.
@@ -38,7 +37,7 @@ const (
 	captionOption = "--caption-col"
 )
 
-// in returns the columns of a list that are meant.
+// in returns the selected columns of a list.
 func (c Columns) in(all []column) (Columns, error) {
 	var found Columns
 	var err error
@@ -49,8 +48,8 @@ func (c Columns) in(all []column) (Columns, error) {
 	return found, err
 }
 
-// choose returns the name of the column that is wanted, or else of the first one that is known. The case of letters
-// matters where names differ in nothing else.
+// choose returns the name of the wanted column, or of the first known one. The case of letters matters only between
+// names that differ in nothing else.
 func choose(all []column, wanted string, known []string, what, option string) (string, error) {
 	if wanted != "" {
 		known = []string{wanted}
@@ -71,13 +70,13 @@ func choose(all []column, wanted string, known []string, what, option string) (s
 	if wanted != "" {
 		return "", fmt.Errorf("no column %q (%s); the columns are %s", wanted, option, quoted(all))
 	}
-	return "", fmt.Errorf("no column of texts has a name that %s are known to have: name it (%s); the columns are %s", what, option, quoted(all))
+	return "", fmt.Errorf("no column of texts has a usual name of %s: name it (%s); the columns are %s", what, option, quoted(all))
 }
 
 // maxQuoted bounds the columns that an error names.
 const maxQuoted = 40
 
-// quoted lists the names of columns, with what they hold.
+// quoted lists the names of columns, with their types.
 func quoted(all []column) string {
 	var out []string
 	for _, c := range all[:min(len(all), maxQuoted)] {

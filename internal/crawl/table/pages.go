@@ -10,26 +10,26 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Bounds of the pages of a Parquet file. The library makes room for what the head of a page announces. A few bytes may
+// Bounds of the pages of a Parquet file. The library allocates as much as the head of a page announces. A few bytes may
 // stand for gigabytes of zeros, or for millions of nulls.
 const (
-	// maxPages bounds what the pages of a group of rows take that are decoded at once: the largest one of each column, and
-	// its dictionary.
+	// maxPages bounds the memory of the pages of a group of rows that are decoded at once: the largest page of each
+	// column, and its dictionary.
 	maxPages = 512 << 20
 	// maxPageHead bounds the head of a page, which may quote texts.
 	maxPageHead = 4 << 20
-	// valueBytes is what a value of a page takes beside its bytes.
+	// valueBytes is the memory of a value of a page besides its bytes.
 	valueBytes = 8
 
-	// The values of a file, nulls among them: so many, and some more for each of its bytes.
+	// The number of values in a file, nulls included: a base, and some more for each of its bytes.
 	freeValues     = 1 << 26
 	valuesOfAByte  = 16
 	pageWindow     = 64 << 10
-	firstHead      = 1 << 10 // that a head takes, as a guess
+	firstHead      = 1 << 10 // guessed size of a head
 	dictionaryPage = 2
 )
 
-// Fields of the head of a page. That of the values stands in the head of its kind.
+// Fields of the head of a page. The field of the values is in the head of its kind.
 const (
 	kindField         = 1
 	uncompressedField = 2
@@ -42,7 +42,7 @@ var kindHeads = []int16{5, 7, 8}
 
 var errPages = errors.New("its pages are not where its footer says")
 
-// checkPages refuses a group of rows whose pages take too much.
+// checkPages refuses a group of rows whose pages take too much memory.
 func checkPages(src io.ReaderAt, size int64, group *format.RowGroup) error {
 	all, p := int64(0), pages{src: src, size: size}
 	for i := range group.Columns {
@@ -70,7 +70,7 @@ func checkPages(src io.ReaderAt, size int64, group *format.RowGroup) error {
 	return nil
 }
 
-// pages walks over the pages of columns. Of the file it keeps a window.
+// pages walks over the pages of columns through a window of the file.
 type pages struct {
 	src    io.ReaderAt
 	size   int64
@@ -78,7 +78,7 @@ type pages struct {
 	at     int64 // where the window begins
 }
 
-// walk returns what the largest page of a column takes, and the dictionaries.
+// walk returns the memory of the largest page of a column, and of its dictionaries.
 func (p *pages) walk(from, end int64) (int64, error) {
 	dictionaries, largest := int64(0), int64(0)
 	for at := from; at < end; {
@@ -104,7 +104,7 @@ func (p *pages) walk(from, end int64) (int64, error) {
 			largest = max(largest, took)
 		}
 		if dictionaries > maxPages {
-			break // enough is known
+			break // the limit is exceeded
 		}
 		at += length + compressed
 	}
@@ -141,7 +141,7 @@ func (f *footer) field(parent, id int16) int64 { return f.numbers[[2]int16{paren
 // unzigzag turns a number of Thrift into a signed one.
 func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
-// mostValues returns how many values the rows of a file may have.
+// mostValues returns the greatest number of values that the rows of a file may have.
 func mostValues(size int64) int64 {
 	if size > (math.MaxInt64-freeValues)/valuesOfAByte {
 		return math.MaxInt64

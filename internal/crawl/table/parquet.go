@@ -4,8 +4,8 @@
 // bytes that are no text, texts of more than a megabyte, NaN and infinities are left out. Rows come in the order of the
 // table.
 //
-// Of Parquet, dates and times come as the integers that the file holds. An integer that does not fit int64 is a
-// float64. Decimals, half floats, INT96 and byte arrays of a fixed length are left out.
+// Dates and times in Parquet come as the integers in the file. An integer that does not fit int64 is a float64.
+// Decimals, half floats, INT96 and byte arrays of a fixed length are left out.
 package table
 
 import (
@@ -53,8 +53,8 @@ func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) er
 	})
 }
 
-// parquetRows calls find with the columns of a Parquet file, and then each with its rows, of which so many are decoded
-// at once. It refuses a file that would take much more than its bytes. The values of a row are valid until each
+// parquetRows calls find with the columns of a Parquet file, and then each with its rows, of which it decodes atOnce at
+// a time. It refuses a file that would take much more memory than its bytes. The values of a row are valid until each
 // returns.
 func parquetRows(ctx context.Context, src io.ReaderAt, size int64, atOnce int, find func(*parquet.Schema) error, each func(parquet.Row) error) (err error) {
 	defer func() {
@@ -88,7 +88,7 @@ func parquetRows(ctx context.Context, src io.ReaderAt, size int64, atOnce int, f
 	return nil
 }
 
-// whole reads all that it is asked for, from a source that may give less.
+// whole fills each buffer completely, from a source that may return less.
 type whole struct {
 	src  io.ReaderAt
 	size int64
@@ -109,7 +109,7 @@ type scalar struct {
 	unsigned bool
 }
 
-// scalarOf returns a column of scalars; false for a type whose values are none.
+// scalarOf returns a column of scalars, or false for other types.
 func scalarOf(name string, of parquet.Type) (scalar, bool) {
 	s := scalar{name: name}
 	if k := of.Kind(); k == parquet.FixedLenByteArray || k == parquet.Int96 {
@@ -126,7 +126,7 @@ func scalarOf(name string, of parquet.Type) (scalar, bool) {
 	return s, true
 }
 
-// parquetGroup reads a group of rows. So many values are left to read.
+// parquetGroup reads a group of rows. left is the number of values that may still be read.
 func parquetGroup(ctx context.Context, group parquet.RowGroup, atOnce int, left *int64, each func(parquet.Row) error) (err error) {
 	rows := group.Rows()
 	defer func() { err = errors.Join(err, rows.Close()) }()
@@ -193,15 +193,14 @@ func (r Row) Text(name string) string {
 	return text
 }
 
-// VectorColumns name the columns of a table of features. Names has the columns of which the first one that is there
-// names a row.
+// VectorColumns name the columns of a table of features. The first existing column of Names names a row.
 type VectorColumns struct {
 	Names       []string
 	Image, Text string
 }
 
-// Vectors calls each with the rows of a Parquet file that has two lists of float32 beside a name, and says which column
-// the name is from. The vectors are valid until each returns.
+// Vectors calls each with the rows of a Parquet file that has two lists of float32 beside a name, and returns the
+// column of the name. The vectors are valid until each returns.
 func Vectors(ctx context.Context, src io.ReaderAt, size int64, of VectorColumns, each func(column, name string, image, text []float32) error) error {
 	var at vectorLeaves
 	find := func(schema *parquet.Schema) (err error) {

@@ -15,7 +15,7 @@ import (
 // picturesAtOnce is the number of rows with pictures that are decoded at once.
 const picturesAtOnce = 16
 
-// PictureColumns name the columns of a data set with pictures in it. The members of a group follow behind a dot.
+// PictureColumns name the columns of a data set with pictures in it. A member of a group follows a dot.
 type PictureColumns struct{ Image, Caption string }
 
 // Picture is a row of a data set with pictures in it. Either part may be missing.
@@ -26,7 +26,7 @@ type Picture struct {
 
 // Pictures calls each with the rows of a Parquet file that holds the bytes of images, as Hugging Face's data sets do.
 // The column of the image is one of bytes, or a group with a column "bytes"; that of the caption is a text or a list of
-// texts. What is no text, or longer than a megabyte, is left out. A Picture is valid until each returns.
+// texts. Other values, and texts of more than a megabyte, are left out. A Picture is valid until each returns.
 func Pictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumns, each func(Picture) error) error {
 	var image, caption int
 	find := func(schema *parquet.Schema) (err error) {
@@ -52,7 +52,7 @@ func Pictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumn
 	})
 }
 
-// CheckPictures returns the error of [Pictures] where a Parquet file lacks the columns. It reads no rows.
+// CheckPictures returns the error of [Pictures] for a Parquet file without the columns. It reads no rows.
 func CheckPictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumns) error {
 	found := errors.New("they are there")
 	err := parquetRows(ctx, src, size, picturesAtOnce, func(schema *parquet.Schema) error {
@@ -99,7 +99,7 @@ func leafAt(schema *parquet.Schema, path []string) int {
 	return slices.IndexFunc(schema.Columns(), func(p []string) bool { return slices.Equal(p, path) })
 }
 
-// schemaNode is a node of a schema, behind the lists that lead to it.
+// schemaNode is a node of a schema, inside the lists that lead to it.
 type schemaNode struct {
 	path  []string
 	top   parquet.Node // the column
@@ -110,7 +110,7 @@ type schemaNode struct {
 // errNoColumn means that there is no such column.
 var errNoColumn = errors.New("there is none of this name")
 
-// pathOf returns the place of a column, or of a member of its groups.
+// pathOf returns the node of a column, or of a member of its groups.
 func pathOf(schema *parquet.Schema, name string) (schemaNode, error) {
 	at := schemaNode{node: schema}
 	if found, err := at.member(name); err == nil {
@@ -129,7 +129,7 @@ func pathOf(schema *parquet.Schema, name string) (schemaNode, error) {
 	return at, nil
 }
 
-// member returns a field of a group. The case of letters matters where names differ in nothing else.
+// member returns a field of a group. The case of letters matters only between names that differ in nothing else.
 func (p schemaNode) member(name string) (schemaNode, error) {
 	fields := p.node.Fields()
 	at := slices.IndexFunc(fields, func(f parquet.Field) bool { return f.Name() == name })
@@ -147,8 +147,8 @@ func (p schemaNode) down(f parquet.Field) schemaNode {
 	return p
 }
 
-// inside returns the place behind the lists that begin here. A list is a repeated field, mostly the only one of a
-// group, and mostly a group of one field itself.
+// inside returns the node inside the lists that begin here. A list is a repeated field, usually the only one of a
+// group, and usually itself a group of one field.
 //
 //	optional group caption (LIST) { repeated group list { optional binary element } }
 func (p schemaNode) inside() schemaNode {
@@ -169,7 +169,7 @@ func (p schemaNode) inside() schemaNode {
 	}
 }
 
-// isText reports whether a place is a leaf of bytes.
+// isText reports whether a node is a leaf of bytes.
 func (p schemaNode) isText() bool { return p.node.Leaf() && p.node.Type().Kind() == parquet.ByteArray }
 
 // checkTexts refuses all but texts and lists of texts, and names the members of a group.

@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// byteOrderMark begins the texts that some programs write.
+// byteOrderMark begins the texts of some programs.
 const byteOrderMark = "\ufeff"
 
 // errUTF16 means that a text begins with the byte order mark of UTF-16.
 var errUTF16 = errors.New("it is UTF-16: save it as UTF-8")
 
-// SkipMark reads a text behind its byte order mark, if it has one. It refuses UTF-16.
+// SkipMark reads a text after its byte order mark, if it has one. It refuses UTF-16.
 func SkipMark(src io.Reader) (*bufio.Reader, error) {
 	r := bufio.NewReaderSize(src, maxLineBytes)
 	head, err := r.Peek(len(byteOrderMark))
@@ -32,8 +32,8 @@ func SkipMark(src io.Reader) (*bufio.Reader, error) {
 // PlainText returns a text without its byte order mark.
 func PlainText(raw []byte) []byte { return bytes.TrimPrefix(raw, []byte(byteOrderMark)) }
 
-// PlainJSON returns JSON as the standard has it, from JSON as programs write it: without a byte order mark, and with
-// null for the numbers NaN, Infinity and -Infinity of Python's json.dumps. A text without these comes back as it is.
+// PlainJSON converts JSON as programs write it to strict JSON: without a byte order mark, and with null for the numbers
+// NaN, Infinity and -Infinity of Python's json.dumps. A text without these is returned unchanged.
 func PlainJSON(raw []byte) []byte {
 	raw = PlainText(raw)
 	if !bytes.Contains(raw, []byte("NaN")) && !bytes.Contains(raw, []byte("Infinity")) {
@@ -43,8 +43,7 @@ func PlainJSON(raw []byte) []byte {
 	return out
 }
 
-// noNumber returns the length of the word with which a text begins, if that stands for a number that JSON does not
-// have.
+// noNumber returns the length of the word at the beginning of a text, if that word is a number that JSON does not have.
 func noNumber(text []byte) int {
 	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
 		if bytes.HasPrefix(text, []byte(word)) {
@@ -54,8 +53,7 @@ func noNumber(text []byte) int {
 	return 0
 }
 
-// JSONReader reads JSON as the standard has it, from JSON as programs write it, as [PlainJSON] does for a text in
-// memory.
+// JSONReader converts JSON as programs write it to strict JSON, as [PlainJSON] does for a text in memory.
 func JSONReader(src io.Reader) (io.Reader, error) {
 	r, err := SkipMark(src)
 	return &jsonReader{from: r}, err
@@ -65,7 +63,7 @@ func JSONReader(src io.Reader) (io.Reader, error) {
 type jsonReader struct {
 	from            *bufio.Reader
 	quoted, escaped bool
-	ahead           string // that comes before the rest
+	ahead           string // comes before the rest
 }
 
 // Read implements io.Reader.
@@ -94,7 +92,7 @@ func (j *jsonReader) Read(out []byte) (n int, err error) {
 		case c == 'N' || c == 'I' || c == '-':
 			rest, _ := j.from.Peek(len("-Infinity") - 1) // fewer at the end
 			if word := noNumber(append([]byte{c}, rest...)); word > 0 {
-				_, _ = j.from.Discard(word - 1) // it was seen
+				_, _ = j.from.Discard(word - 1) // peeked above
 				j.ahead = "null"
 				continue
 			}

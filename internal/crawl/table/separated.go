@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// errOpenQuote means that a row of CSV does not end.
+// errOpenQuote means that a row of CSV never ends.
 var errOpenQuote = fmt.Errorf("a row has more than %d bytes: close its quote", 16*maxLineBytes)
 
-// rowReader ends a row that takes too much. The caller says where a row has ended.
+// rowReader ends a row that takes too much memory. The caller marks the end of each row.
 type rowReader struct {
 	src  io.Reader
 	read int64
@@ -31,8 +31,8 @@ func (r *rowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fields calls each with the fields of every line of CSV or TSV, which are valid until it returns; nil for a line that
-// cannot be read. It passes over empty lines.
+// fields calls each with the fields of every line of CSV or TSV, which are valid until each returns; nil for an
+// unreadable line. It skips empty lines.
 func fields(ctx context.Context, src io.Reader, kind string, each func([]string) error) error {
 	if kind == ".tsv" {
 		return lines(ctx, src, func(line []byte) error {
@@ -107,8 +107,8 @@ func numbers(n int) []string {
 	return names
 }
 
-// separatedColumns returns the columns of CSV or TSV, and whether the first line is a row already, so that numbers name
-// them.
+// separatedColumns returns the columns of CSV or TSV, and whether the first line is already a row, so that columns are
+// named by numbers.
 func separatedColumns(ctx context.Context, src io.Reader, kind string, want Columns) (found Columns, unnamed bool, err error) {
 	enough := errors.New("the first line is read")
 	err = fields(ctx, src, kind, func(line []string) error {
@@ -137,7 +137,7 @@ func separatedColumns(ctx context.Context, src io.Reader, kind string, want Colu
 	if errors.Is(err, enough) {
 		err = nil
 	} else if err == nil {
-		found = want // of a list without a line
+		found = want // the list is empty
 	}
 	return found, unnamed, err
 }
@@ -149,7 +149,7 @@ func columnsNamed(names []string) (all []column) {
 	return all
 }
 
-// isAddress reports whether a field is the address of something on the web.
+// isAddress reports whether a field is a web address.
 func isAddress(field string) bool {
 	scheme, _, found := strings.Cut(strings.TrimSpace(field), "://")
 	return found && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))

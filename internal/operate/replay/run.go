@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	// What is taken back stays so, before any pair is there. Where the original has trained on it, the replay differs.
 	tombstones, err := o.Original.Tombstones(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading what is taken back: %w", err)
+		return nil, fmt.Errorf("reading the forgotten pairs: %w", err)
 	}
 	if _, err := o.Replayed.AddTombstones(ctx, tombstones); err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ type Ledger struct {
 
 var _ dataset.Ledger = Ledger{}
 
-// New returns the ledger of a log. A ledger that is only read needs no publisher.
+// New returns the ledger of a log. A read-only ledger needs no publisher.
 func New(log *stream.Log, publisher *stream.Publisher) Ledger { return Ledger{log, publisher} }
 
 // Sources implements [dataset.Ledger].
@@ -58,19 +58,18 @@ func (l Ledger) Publish(ctx context.Context, m dataset.Message) error {
 // Ends implements [dataset.Ledger].
 func (l Ledger) Ends(ctx context.Context) ([]int64, error) { return l.log.Ends(ctx, schemas.Pairs) }
 
-// Era says what the topic of pairs holds: it is the topic with this id, and a lane's records from the start on are
-// there.
+// Era identifies the content of the topic of pairs: the topic's id, and the first offset that each lane still holds.
 type Era struct {
-	Topic  string // "" where the brokers give topics no ids
+	Topic  string // "" if the brokers give topics no ids
 	Starts []int64
 }
 
-// Holds reports whether a lane still has what it had in another era.
+// Holds reports whether a lane still has the records that it had in another era.
 func (e *Era) Holds(lane int, then *Era) bool {
 	return e != nil && then != nil && e.Topic == then.Topic && e.Starts[lane] == then.Starts[lane]
 }
 
-// Era asks the brokers. It asks for the id last, so that no era has the id of a topic and records of a later one.
+// Era asks the brokers. It asks for the id last, so that no era combines a topic's id with records of a later topic.
 func (l Ledger) Era(ctx context.Context) (*Era, error) {
 	starts, err := l.log.Starts(ctx, schemas.Pairs)
 	if err != nil {
@@ -83,7 +82,7 @@ func (l Ledger) Era(ctx context.Context) (*Era, error) {
 // Topic implements [dataset.Ledger].
 func (l Ledger) Topic(ctx context.Context) (string, error) { return l.log.TopicID(ctx, schemas.Pairs) }
 
-// lanesAtOnce is the number of lanes that are read at once.
+// lanesAtOnce is the number of lanes to read at once.
 const lanesAtOnce = 8
 
 // Behind implements [dataset.Ledger].
@@ -123,7 +122,7 @@ func (l Ledger) Ended(ctx context.Context) (map[int]*schemas.Seal, error) {
 		if err != nil || !found {
 			return err
 		}
-		if seal, ok := stream.As[*schemas.Seal](last); ok && seal.Final { // anyone may write there
+		if seal, ok := stream.As[*schemas.Seal](last); ok && seal.Final { // other programs may write there too
 			mu.Lock()
 			ended[lane] = seal
 			mu.Unlock()

@@ -54,13 +54,13 @@ func (o *objects) Describe(ctx context.Context, name string) (shard.Object, erro
 	return shard.Object{Name: name, Size: attrs.Size, Version: version(attrs.As, attrs.ModTime)}, nil
 }
 
-// The beginnings of versions tell what the store names its objects' states by.
+// Prefixes of versions, by the kind of the store's version.
 const (
 	byETag       = "etag "
 	byGeneration = "generation "
 )
 
-// version returns what changes with every state of an object.
+// version returns a string that changes with every state of an object.
 func version(as func(any) bool, changed time.Time) string {
 	var listed types.Object
 	var head s3.HeadObjectOutput
@@ -95,7 +95,7 @@ func (o *objects) ReadVersion(ctx context.Context, object shard.Object, buf []by
 	return nil
 }
 
-// pin lets a read fail unless the object is of this version. Stores of neither kind are asked for the size alone.
+// pin makes a read fail unless the object has this version. For stores of neither kind only the size is checked.
 func pin(as func(any) bool, version string) error {
 	var in *s3.GetObjectInput
 	var handle **storage.ObjectHandle
@@ -148,7 +148,7 @@ func (o *objects) write(ctx context.Context, name string, write func(io.Writer) 
 		return err
 	}
 	if err := write(w); err != nil {
-		cancel() // without that, Close would make an object of what there is
+		cancel() // otherwise Close would create an object from the partial content
 		return errors.Join(err, w.Close())
 	}
 	err = w.Close()

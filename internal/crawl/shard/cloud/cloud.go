@@ -1,9 +1,9 @@
-// Package cloud opens object stores as roots of a shard.Bucket: s3:// (Amazon S3 and what speaks its protocol) and
-// gs:// (Google Cloud Storage), through gocloud.dev/blob.
+// Package cloud opens object stores as roots of a shard.Bucket: s3:// (Amazon S3 and compatible stores) and gs://
+// (Google Cloud Storage), through gocloud.dev/blob.
 //
 // A root is a URL of gocloud.dev: s3://bucket/prefix?region=eu-central-1, with endpoint and the like as query
-// parameters; credentials come from where the stores' own tools take them. The package is apart from
-// internal/crawl/shard because the clients of the stores are large, and only programs that read from them need to carry
+// parameters. Credentials come from the same sources as for the stores' own tools. The package is separate from
+// internal/crawl/shard because the stores' clients are large, and only programs that read from stores should carry
 // them.
 //
 // Everything is safe for concurrent use.
@@ -35,7 +35,7 @@ func Use() { shard.UseStores(Open) }
 func Open(ctx context.Context, root *url.URL) (shard.Store, error) {
 	var mux blob.URLMux
 	mux.RegisterBucket(s3blob.Scheme, new(s3blob.URLOpener))
-	mux.RegisterBucket(gcsblob.Scheme, blob.DefaultURLMux()) // whose opener looks up credentials; gcsblob.URLOpener has none
+	mux.RegisterBucket(gcsblob.Scheme, blob.DefaultURLMux()) // its opener looks up credentials; gcsblob.URLOpener has none
 	if !mux.ValidBucketScheme(root.Scheme) {
 		return nil, fmt.Errorf("there is no store %s://: want a folder, a tar, s3:// or gs://, and download other data first", root.Scheme)
 	}
@@ -52,14 +52,14 @@ func Open(ctx context.Context, root *url.URL) (shard.Store, error) {
 	return o, nil
 }
 
-// objects are those of a bucket whose keys begin with prefix and a slash.
+// objects are the objects of a bucket with keys below prefix.
 type objects struct {
 	bucket *blob.Bucket
 	prefix string
 }
 
-// checkExists asks for the bucket, because later a bucket that does not exist looks like an object that does not. Who
-// may read objects need not be allowed to list them.
+// checkExists asks for the bucket, because later a missing bucket looks like a missing object. A client that may read
+// objects need not be allowed to list them.
 func (o *objects) checkExists(ctx context.Context) error {
 	ok, err := o.bucket.IsAccessible(ctx)
 	switch {
@@ -94,7 +94,7 @@ func (o *objects) ReadRange(ctx context.Context, name string, offset, size int64
 	return data, nil
 }
 
-// withheld returns the code of an answer that keeps one object from everybody, or "".
+// withheld returns the error code of an answer that denies one object to everybody, or "".
 func withheld(err error) string {
 	var answer interface {
 		error
@@ -106,8 +106,8 @@ func withheld(err error) string {
 	return ""
 }
 
-// classify tells an object that is missing or too short from a fault that may pass. Stores answer a range behind the
-// end, and a connection that broke off, in ways of their own, so the object's size is asked for.
+// classify tells an object that is missing or too short from a fault that may pass. Stores differ in their answers to a
+// range after the end and to a broken connection, so classify asks for the object's size.
 func (o *objects) classify(ctx context.Context, key string, offset, size int64, cause error) error {
 	switch gcerrors.Code(cause) {
 	case gcerrors.NotFound:
@@ -147,7 +147,7 @@ type Stores struct {
 	kept map[string]*blob.Bucket
 }
 
-// Open does what [Open] does. The bucket stays open until [Stores.Close], and it is asked once whether it exists.
+// Open is [Open] with a bucket that stays open until [Stores.Close], and is checked once for existence.
 func (s *Stores) Open(ctx context.Context, root *url.URL) (shard.Objects, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *Stores) Open(ctx context.Context, root *url.URL) (shard.Objects, error)
 	return shared{o}, nil
 }
 
-// Close closes the buckets. They are opened anew when they are asked for, with the credentials of that moment.
+// Close closes the buckets. A later Open reopens them, with the credentials of that time.
 func (s *Stores) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
