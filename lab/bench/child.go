@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/instructions"
 	"github.com/pairstream/pairstream/internal/base/machine"
 )
 
@@ -78,6 +79,9 @@ func (b *bench) start(ctx context.Context, name string, j job, command ...string
 	s.cmd.Env = os.Environ()
 	for _, variable := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "GOMAXPROCS"} {
 		s.cmd.Env = append(s.cmd.Env, variable+"="+threads)
+	}
+	if b.avx2 {
+		s.cmd.Env = append(s.cmd.Env, instructions.Environment()...)
 	}
 	s.cmd.Stderr = os.Stderr
 	var err error

@@ -27,9 +27,9 @@ func decodeRow(size int) func(context.Context, *bench) (*Result, error) {
 		one.threads = 1
 		return duel{
 			size:    fmt.Sprintf("%d × %d, %.0f KB, to %d", photoWidth, photoHeight, bytesEach/1000, size),
-			against: "PIL or torchvision, decoded, resized, normalised in PyTorch: the faster",
+			against: "PIL, torchvision or simplejpeg, decoded, resized, normalised in PyTorch: the fastest",
 			bound:   "Huffman codes, transforms, colours and resizing, one after the other", least: 2,
-			kind: "decode", programs: []program{{script: "decode.py"}, {script: "decode_torchvision.py", home: pypi}}, job: j, unit: "ms/image", warmUp: 1,
+			kind: "decode", programs: decodePrograms(), job: j, unit: "ms/image", warmUp: 1,
 			value: func(a answer) float64 { return a.Seconds * 1000 / float64(n) },
 			check: func(_, peer answer) ([]string, error) {
 				// The sides filter differently and average different things first, which makes a level or two of 255.
@@ -40,6 +40,11 @@ func decodeRow(size int) func(context.Context, *bench) (*Result, error) {
 			},
 		}.run(ctx, &one)
 	}
+}
+
+// decodePrograms returns the peers. The decoder of simplejpeg goes down to the least size that is not below the wanted one.
+func decodePrograms() []program {
+	return []program{{script: "decode.py"}, {script: "decode_torchvision.py", home: pypi}, {script: "decode_simplejpeg.py", home: pypi}}
 }
 
 // decodeWorker turns files into a model's pixels, one after the other.
@@ -60,7 +65,7 @@ func newDecoderWorker(_ context.Context, j job) (worker, error) {
 	w, err := openPhotos(j)
 	return worker{"check": unchecked, "run": func(context.Context, *answer) error {
 		for _, file := range w.files {
-			if _, err := imaging.DecodeShrunk(file, j.option("shrunk")); err != nil {
+			if _, _, err := imaging.DecodeReduced(file, imaging.ForModel(j.option("side"))); err != nil {
 				return err
 			}
 		}

@@ -163,7 +163,7 @@ func decoderLimit(size int) func(context.Context, *bench, *Result) error {
 		if err != nil {
 			return err
 		}
-		r.limited(decode*1000, fmt.Sprintf("decoding alone, of which Huffman codes take %.0f %%", 100*entropy/decode))
+		r.limited(decode*1000, fmt.Sprintf("libjpeg-turbo alone, of which Huffman codes take %.0f %%", 100*entropy/decode))
 		return nil
 	}
 }
@@ -178,15 +178,15 @@ func (b *bench) decoding(ctx context.Context, size int) (decode, entropy float64
 	}
 	one := *b
 	one.threads = 1
-	seconds := func(shrunk float64) (float64, error) {
-		j.Options["shrunk"] = shrunk
+	seconds := func(side float64) (float64, error) {
+		j.Options["side"] = side
 		answers, err := one.alone(ctx, "decoder", j, 2)
 		if err != nil {
 			return 0, err
 		}
 		return figure(answers, func(a answer) float64 { return a.Seconds }).Value / n, nil
 	}
-	if decode, err = seconds(float64(2 * size)); err != nil {
+	if decode, err = seconds(float64(size)); err != nil {
 		return 0, 0, err
 	}
 	entropy, err = seconds(1)

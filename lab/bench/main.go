@@ -37,6 +37,7 @@ func exit(err error) {
 type bench struct {
 	short   bool
 	limits  bool // of results that are there, and nothing else
+	avx2    bool // measure both sides as on a processor without AVX-512
 	threads int
 	device  string // device of the rows; empty: the table's rows
 	repeats int
@@ -66,6 +67,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.BoolVar(&b.short, "short", false, "small sizes, for correctness alone; the results are not kept")
 	f.IntVar(&b.threads, "threads", min(2, runtime.NumCPU()), "threads of either side, and processors that it is pinned to; all of them with --device")
 	f.BoolVar(&b.limits, "limits", false, "measure only the limits of results that are there")
+	f.BoolVar(&b.avx2, "avx2", false, "measure both sides as on a processor with AVX2 and without AVX-512; the results go to "+avx2Results)
 	busy := f.Bool("busy", false, "measure although other programs load the machine; the rows say so")
 	f.IntVar(&b.repeats, "repeats", 5, "turns of either side")
 	f.StringVar(&b.python, "python", "/usr/bin/python3", "Python with Debian's python3-torch, python3-faiss and python3-pil")
@@ -97,7 +99,10 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if b.machine, b.flags = thisMachine(ctx), machine.Field("/proc/cpuinfo", "flags"); b.device == "" {
+	if b.machine, b.flags = thisMachine(ctx), machine.Field("/proc/cpuinfo", "flags"); b.avx2 {
+		b.machine.Instructions, b.flags = "AVX2", "avx2"
+	}
+	if b.device == "" {
 		if b.installed, err = b.homes(); err != nil {
 			return err
 		}
@@ -109,8 +114,11 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
-	if err := b.measure(ctx, table, chosen, *results); err != nil || b.device == "" || b.short {
+	if err := b.measure(ctx, table, chosen, *results); err != nil || b.short {
 		return err
+	}
+	if b.device == "" {
+		return tellBehind(out, *results)
 	}
 	return writeDevice(*results, deviceTable)
 }
@@ -130,8 +138,11 @@ func (b *bench) choose(table []row, only string) ([]row, error) {
 // table returns the rows to choose from. It also sets the file for their results, unless the user gave one.
 func (b *bench) table(results *string) []row {
 	table, file := rows, "lab/bench/results.json"
-	if b.device != "" {
+	switch {
+	case b.device != "":
 		table, file = deviceRows, deviceResults
+	case b.avx2:
+		file = avx2Results
 	}
 	if *results == "" {
 		*results = file

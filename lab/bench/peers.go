@@ -92,8 +92,12 @@ func coreTypes(flags string, chosen string) []string {
 func (b *bench) enter(ctx context.Context, e Entrant, j job) (*side, error) {
 	j.Variant = e.program.variant
 	command := []string{"env", "-u", "OPENBLAS_CORETYPE", "OMP_WAIT_POLICY=PASSIVE"}
-	if e.Core != "" {
-		command = append(command, "OPENBLAS_CORETYPE="+e.Core)
+	core := e.Core
+	if b.avx2 {
+		core = "Haswell"
+	}
+	if core != "" {
+		command = append(command, "OPENBLAS_CORETYPE="+core)
 	}
 	return b.start(ctx, fmt.Sprintf("the peer %s of %s", e.Program, e.Home), j, append(command, e.python, filepath.Join(b.peers, e.program.script))...)
 }
@@ -245,7 +249,7 @@ func orNothing(v float64, unit string) string {
 
 // versions returns the versions of an entrant's libraries.
 func (e Entrant) versions() string {
-	return e.list([]string{"torch", "torchvision", "faiss", "numpy", "pillow", "webdataset", "streaming", "img2dataset", "kafka"}, "%s %s")
+	return e.list([]string{"torch", "torchvision", "faiss", "numpy", "pillow", "simplejpeg", "openvino", "webdataset", "streaming", "img2dataset", "kafka"}, "%s %s")
 }
 
 // instructions returns what an entrant's libraries compute with.
@@ -266,25 +270,6 @@ func (e Entrant) list(names []string, format string) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// ratiosTable returns the short table of the README.
-func ratiosTable(byRow map[string]*Result) string {
-	var t strings.Builder
-	t.WriteString("| row | best peer | times faster (processor time) |\n|---|---|---|\n")
-	busy := 0.0
-	for _, r := range rows {
-		result := byRow[r.name]
-		if result == nil || result.Peer == nil || len(result.Tried) == 0 {
-			continue // the ratio to a peer that nothing was tried beside says little
-		}
-		busy = max(busy, result.Busy)
-		fmt.Fprintf(&t, "| %s | %s | %s |\n", r.name, against(result), result.ratios())
-	}
-	if busy > 0 {
-		fmt.Fprintf(&t, "\nMeasured under a load of %.1f: read the processor time.\n", busy)
-	}
-	return t.String()
 }
 
 // against returns the peer that took part in a row.

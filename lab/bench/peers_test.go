@@ -230,7 +230,7 @@ func TestTheTablesNameThePeers(t *testing.T) {
 		},
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"the ratio":      {ratiosTable(map[string]*Result{"walk": result}), "| walk | walk, compiled, PyPI | 1.50 (1.25), p50 0.50 |\n"},
+		"the ratio":      {ratiosTable(map[string]*Result{"walk": result}, nil), "| walk | walk, compiled, PyPI | 1.50 (1.25), p50 0.50 |  |\n"},
 		"the winner":     {peersTable(map[string]*Result{"walk": result}), "| walk | walk, compiled | PyPI: torch 2.11.0 | OpenBLAS Zen, PyTorch AVX2 | 3.00 s | 6.00 s | won |\n"},
 		"other kernels":  {peersTable(map[string]*Result{"walk": result}), "| OpenBLAS Haswell (asked for Haswell) | 3.50 s | 7.00 s |  |\n"},
 		"options":        {peersTable(map[string]*Result{"walk": result}), "- torch of PyPI: `USE_MKL=ON`\n"},
@@ -239,8 +239,8 @@ func TestTheTablesNameThePeers(t *testing.T) {
 		"two revisions":  {mainTable(map[string]*Result{"walk": result, "group": {Machine: Machine{Revision: "def"}}}), "several revisions: walk of revision abc; group of revision def.\n"},
 		"an old row":     {mainTable(map[string]*Result{"walk": {Row: "walk", Peer: &Figure{}, Turns: 5}}), "walk: measured before other peers than Debian's were tried"},
 		"of medians":     {(&Result{Ratio: 4, Extra: map[string]float64{"p50_ratio": 0.67}}).ratios(), "4.00, p50 0.67"},
-		"no old row":     {ratiosTable(map[string]*Result{"walk": {Row: "walk", Peer: &Figure{}}}) + ".", "|---|---|---|\n."},
-		"a busy machine": {ratiosTable(map[string]*Result{"walk": {Peer: &Figure{}, Busy: 3.5, Tried: result.Tried}}), "under a load of 3.5"},
+		"no old row":     {ratiosTable(map[string]*Result{"walk": {Row: "walk", Peer: &Figure{}}}, nil) + ".", "|---|---|---|---|\n."},
+		"a busy machine": {ratiosTable(map[string]*Result{"walk": {Peer: &Figure{}, Busy: 3.5, Tried: result.Tried}}, nil), "under a load of 3.5"},
 	} {
 		if !strings.Contains(c.text, c.want) {
 			t.Errorf("%s: no %q in\n%s", name, c.want, c.text)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/instructions"
 	"github.com/pairstream/pairstream/internal/base/machine"
 )
 
@@ -71,6 +72,8 @@ type Machine struct {
 	System     string `json:"system"`
 	Revision   string `json:"revision"`
 	Device     string `json:"device,omitempty"`
+	// Instructions are those of the processor that pairstream's code used.
+	Instructions string `json:"instructions,omitempty"`
 }
 
 // figure summarises a side's answers; value picks the figure of one answer.
@@ -118,7 +121,7 @@ func (r row) describe(ctx context.Context, out *Result, b *bench) {
 func thisMachine(ctx context.Context) Machine {
 	m := Machine{Processors: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH + ", " + runtime.Version()}
 	m.Processor, m.Memory = machine.Processor(), machine.Field("/proc/meminfo", "MemTotal")
-	m.Revision = revision(ctx)
+	m.Revision, m.Instructions = revision(ctx), instructions.Names()
 	return m
 }
 

@@ -11,19 +11,29 @@ import (
 // section is a part of a document that this program writes.
 type section struct {
 	begin, end string
-	text       func(map[string]*Result) string
+	text       func(byRow, avx2 map[string]*Result) string
 }
 
 var sections = []section{
-	{"<!-- bench: begin -->\n", "<!-- bench: end -->", mainTable},
-	{"<!-- growth: begin -->\n", "<!-- growth: end -->", growthTable},
-	{"<!-- peers: begin -->\n", "<!-- peers: end -->", peersTable},
+	{"<!-- bench: begin -->\n", "<!-- bench: end -->", first(mainTable)},
+	{"<!-- growth: begin -->\n", "<!-- growth: end -->", first(growthTable)},
+	{"<!-- peers: begin -->\n", "<!-- peers: end -->", first(peersTable)},
 	{"<!-- ratios: begin -->\n", "<!-- ratios: end -->", ratiosTable},
+	{"<!-- avx2: begin -->\n", "<!-- avx2: end -->", func(_, avx2 map[string]*Result) string { return avx2Table(avx2) }},
+}
+
+// first makes a table of the results with all instructions.
+func first(table func(map[string]*Result) string) func(byRow, avx2 map[string]*Result) string {
+	return func(byRow, _ map[string]*Result) string { return table(byRow) }
 }
 
 // writeTables replaces the sections that a document has. Every document must have one.
 func writeTables(results string, documents []string) error {
 	byRow, err := load(results)
+	if err != nil {
+		return err
+	}
+	avx2, err := beside(results)
 	if err != nil {
 		return err
 	}
@@ -37,7 +47,7 @@ func writeTables(results string, documents []string) error {
 			before, rest, ok := strings.Cut(text, s.begin)
 			_, after, ended := strings.Cut(rest, s.end)
 			if ok && ended {
-				text, found = before+s.begin+s.text(byRow)+s.end+after, true
+				text, found = before+s.begin+s.text(byRow, avx2)+s.end+after, true
 			}
 		}
 		if !found {
@@ -88,12 +98,21 @@ func mainTable(byRow map[string]*Result) string {
 	if last == nil {
 		return t.String()
 	}
-	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%d processors, %s). In brackets stands the ratio of processor time, which other programs distort less.\n%s\n",
-		last.Threads, last.Machine.Processor, last.Machine.Processors, last.Machine.Memory, revisions(byRow))
+	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%s). In brackets stands the ratio of processor time, which other programs distort less.\n%s\n",
+		last.Threads, last.Machine.Processor, last.Machine.describe(), revisions(byRow))
 	if len(notes) > 0 {
 		fmt.Fprintf(&t, "\n- %s.\n", strings.Join(notes, ".\n- "))
 	}
 	return t.String()
+}
+
+// describe returns the size of a machine, and the instructions that were used.
+func (m Machine) describe() string {
+	text := fmt.Sprintf("%d processors, %s", m.Processors, m.Memory)
+	if m.Instructions != "" {
+		text += ", " + m.Instructions
+	}
+	return text
 }
 
 // ownFigure returns pairstream's figure, with other values that have a target.

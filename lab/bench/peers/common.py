@@ -69,7 +69,7 @@ def openblas():
 def about():
     """The versions, core names and compile options of what this process has loaded."""
     loaded, found = sys.modules, {"python": platform.python_version(), "numpy": numpy.__version__}
-    for name, module in {"torchvision": "torchvision", "pillow": "PIL", "webdataset": "webdataset", "streaming": "streaming", "img2dataset": "img2dataset"}.items():
+    for name, module in {"torchvision": "torchvision", "pillow": "PIL", "simplejpeg": "simplejpeg", "openvino": "openvino", "webdataset": "webdataset", "streaming": "streaming", "img2dataset": "img2dataset"}.items():
         if module in loaded:
             found[name] = getattr(loaded[module], "__version__", "unknown")
     blas = openblas()
