@@ -99,13 +99,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if b.machine, b.flags = thisMachine(ctx), machine.Field("/proc/cpuinfo", "flags"); b.avx2 {
-		b.machine.Instructions, b.flags = "AVX2", "avx2"
-	}
-	if b.device == "" {
-		if b.installed, err = b.homes(); err != nil {
-			return err
-		}
+	if err := b.look(ctx); err != nil {
+		return err
 	}
 	if b.before, err = quiet(ctx, out, *busy || b.short, machine.Load, quietPause); err != nil {
 		return err
@@ -121,6 +116,17 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return tellBehind(out, *results)
 	}
 	return writeDevice(*results, deviceTable)
+}
+
+// look finds out about the machine and the peers' libraries.
+func (b *bench) look(ctx context.Context) (err error) {
+	if b.machine, b.flags = thisMachine(ctx), machine.Field("/proc/cpuinfo", "flags"); b.avx2 {
+		b.machine.Instructions, b.flags = "AVX2", "avx2"
+	}
+	if b.device == "" {
+		b.installed, err = b.homes()
+	}
+	return err
 }
 
 // choose returns the rows that the user names. A short run of all of them leaves out those that want what it does not
