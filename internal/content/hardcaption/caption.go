@@ -13,7 +13,7 @@ type Tagger interface{ Tags(words []string) []string }
 
 var _ Tagger = (*nouns.Tagger)(nil)
 
-// Caption is a text that was read.
+// Caption is a text, split and tagged.
 type Caption struct {
 	words  []string
 	lower  []string
@@ -21,18 +21,18 @@ type Caption struct {
 	things []thing
 }
 
-// editable is where a noun or a colour stands.
+// editable is the position of a noun or a colour.
 type editable struct {
 	word   int
 	kind   string // a tag of nouns, or colour
 	before string // the word before
 }
 
-// thing is what a caption says of something.
+// thing is a caption's statement about an object.
 type thing struct {
 	noun   string // singular
-	colour string // empty: not said
-	number int    // 0: not said
+	colour string // empty: none given
+	number int    // 0: none given
 }
 
 const colour = "colour"
@@ -45,13 +45,13 @@ var numbers = map[string]int{
 	"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
 }
 
-// frames are nouns that speak of the picture, or of a place in it. Replacing them changes nothing that is to be seen.
+// frames are nouns for the picture, or for a part of it. Replacing them does not change the content of the picture.
 var frames = []string{
 	"picture", "photo", "photograph", "image", "drawing", "painting", "illustration", "print", "scene", "view", "shot", "background",
 	"foreground", "front", "back", "top", "bottom", "side", "middle", "group", "pair", "couple", "something", "someone",
 }
 
-// Read reads a text.
+// Read splits and tags a text.
 func Read(t Tagger, text string) Caption {
 	c := Caption{words: nouns.Words(text)}
 	tags := t.Tags(c.words)
@@ -72,7 +72,7 @@ func Read(t Tagger, text string) Caption {
 		case kind == colour:
 			said.colour = w
 			if i > 1 && slices.Contains([]string{"and", ",", "-"}, c.lower[i-1]) && slices.Contains(colours, c.lower[i-2]) {
-				said.colour = "" // of several colours
+				said.colour = "" // several colours
 			}
 		case kind != "":
 			said.noun = singular(w, tags[i])
@@ -87,10 +87,11 @@ func Read(t Tagger, text string) Caption {
 	return c
 }
 
-// isLetter reports whether a token is a word, and no sign.
+// isLetter reports whether a token is a word and not punctuation.
 func isLetter(w string) bool { return w[0] >= 'a' && w[0] <= 'z' }
 
-// kindOf returns what a word may be replaced by: a colour, or a noun of the same tag. It is empty for other words.
+// kindOf returns the kind of words that may replace a word: colours, or nouns of the same tag. It is empty for other
+// words.
 func kindOf(word, tag string) string {
 	switch {
 	case slices.Contains(colours, word):
@@ -101,7 +102,7 @@ func kindOf(word, tag string) string {
 	return ""
 }
 
-// singular takes the ending of a plural off.
+// singular removes the ending of a plural.
 func singular(word, tag string) string {
 	if !strings.HasSuffix(tag, "S") {
 		return word
@@ -114,8 +115,8 @@ func singular(word, tag string) string {
 	return strings.TrimSuffix(word, "s")
 }
 
-// Contradicts reports whether another caption says of a thing what this one rules out: another colour, or two and more
-// of them in another number.
+// Contradicts reports whether another caption says something of an object that this one rules out: another colour, or a
+// different number of at least two.
 func (c Caption) Contradicts(other Caption) bool {
 	return slices.ContainsFunc(other.things, c.rulesOut)
 }
@@ -139,16 +140,16 @@ func (c Caption) rulesOut(said thing) bool {
 	return same > 0 && (coloured || said.number > 1 && counted && number != said.number)
 }
 
-// Edit returns a caption with one noun replaced, or a colour where no noun can be. The new word stands in one of the
-// other captions, if possible behind the same word. It does not stand in the caption itself, nor in the captions that
-// also are of its image. It reports false when no word can be replaced.
+// Edit returns a caption with one noun replaced, or a colour if no noun can be. The new word comes from one of the
+// other captions, if possible from after the same word. It does not occur in the caption itself, nor in the other
+// captions of its image. It returns false if no word can be replaced.
 func Edit(all []Caption, at int, alike []int32, draws *rand.Rand) (string, bool) {
 	text, replaced := replace(all, at, alike, 1, draws)
 	return text, replaced > 0
 }
 
-// Reword returns a caption with every noun and colour replaced that can be, as [Edit] replaces one. It reports false
-// when fewer than two can.
+// Reword returns a caption with as many nouns and colours replaced as possible, each as [Edit] replaces one. It returns
+// false if fewer than two can be replaced.
 func Reword(all []Caption, at int, alike []int32, draws *rand.Rand) (string, bool) {
 	text, replaced := replace(all, at, alike, len(all[at].places), draws)
 	return text, replaced > 1
@@ -173,7 +174,7 @@ func replace(all []Caption, at int, alike []int32, most int, draws *rand.Rand) (
 	return join(words), replaced
 }
 
-// replacements lists the words that may stand in a place: those behind the same word, or without any all of its kind.
+// replacements lists the words for a position: those that occur after the same word, or, without any, all of its kind.
 func replacements(all []Caption, at int, alike []int32, p editable) []string {
 	var near, far []string
 	for _, other := range all {
@@ -194,7 +195,7 @@ func replacements(all []Caption, at int, alike []int32, p editable) []string {
 	return far
 }
 
-// rank puts colours behind nouns. Candidates that differ in a colour alone are known to contradict.
+// rank puts colours after nouns. Candidates that differ only in a colour are known to contradict.
 func rank(p editable) int {
 	if p.kind == colour {
 		return 1
@@ -202,7 +203,7 @@ func rank(p editable) int {
 	return 0
 }
 
-// said reports whether a word stands in a caption or in those that are alike.
+// said reports whether a word occurs in a caption, or in the other captions of its image.
 func said(all []Caption, at int, alike []int32, word string) bool {
 	if slices.Contains(all[at].lower, word) {
 		return true
@@ -210,7 +211,7 @@ func said(all []Caption, at int, alike []int32, word string) bool {
 	return slices.ContainsFunc(alike, func(i int32) bool { return slices.Contains(all[i].lower, word) })
 }
 
-// join writes words as a text, with signs behind the word before them.
+// join writes words as a text, without a space before punctuation.
 func join(words []string) string {
 	var b strings.Builder
 	for i, w := range words {

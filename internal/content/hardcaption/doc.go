@@ -1,15 +1,15 @@
-// Package hardcaption compares what English captions say of things: which thing, of which colour, and how many.
+// Package hardcaption compares the objects of English captions: which objects, of which colour, and how many.
 //
-// In come captions as words with their parts of speech. Out come two kinds of texts that are no match of an image. One
-// is another caption that contradicts the image's own ([Caption.Contradicts]): a blue star where the own caption has
-// red ones alone. The other is the own caption with one word replaced ([Edit]): a noun or a colour by another one of
-// the captions beside it.
+// It takes captions as words with their parts of speech, and gives two kinds of texts that do not match an image. One
+// is another caption that contradicts the image's own ([Caption.Contradicts]): a blue star where the image's caption
+// has only red ones. The other is the image's caption with one word replaced ([Edit]): a noun or a colour by one from
+// the neighbouring captions.
 //
 // Invariants:
 //
 //  1. Results are a function of the captions and the draws.
 //  2. What a caption leaves out contradicts nothing. "A dog" and "two brown dogs on a lawn" agree.
 //
-// It knows the colours and numbers of English. In another language it finds nothing. Truth is not certain: a noun may
-// be replaced by a word of nearly the same meaning, and an image may show two stars of which its caption names one.
+// It knows the colours and numbers of English. In another language it finds nothing. Truth is not certain: the
+// replacement for a noun may mean nearly the same, and an image may show two stars where its caption names one.
 package hardcaption

@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 )
 
-// AugmentOptions says how a picture is varied each time that it is trained on. The zero value leaves it as it is.
+// AugmentOptions configure the random variation of a picture in training. The zero value changes nothing.
 type AugmentOptions struct {
 	Size     int     // pixels a side of the result; 0: those of the crop
 	MinScale float64 // smallest share of the area that a random crop keeps, in (0, 1); 0 or 1: no crop
-	Distort  bool    // change colours, turn grey and blur as TCL does, now and then
+	Distort  bool    // sometimes change colours, turn grey and blur, as TCL does
 	Flip     float64 // probability of mirroring left to right; 0 where captions speak of left and right
 	Color    float64 // brightness, contrast and saturation vary by factors within 1-Color..1+Color
 	Ops      int     // operations of [RandAugment]; 0: none
@@ -49,8 +49,8 @@ func Augment(im *Image, o AugmentOptions, rng *rand.Rand) *Image {
 // widest is the largest width of a crop by its height, and the largest height by its width.
 const widest = 4.0 / 3
 
-// randomCrop draws a rectangle of minScale..1 of the area. Its shape is between 3:4 and 4:3, and as likely to be so
-// much wider as so much higher: the logarithm of the ratio is uniform (RandomResizedCrop, as the authors use it).
+// randomCrop draws a rectangle of minScale..1 of the area. Its shape is between 3:4 and 4:3; the logarithm of the ratio
+// is uniform, so wide and high shapes are equally likely (RandomResizedCrop, as the authors use it).
 func randomCrop(w, h int, minScale float64, rng *rand.Rand) (x, y, cw, ch int) {
 	for range cropAttempts {
 		area := float64(w*h) * (minScale + (1-minScale)*rng.Float64())

@@ -5,14 +5,14 @@ import "math"
 const (
 	boxBits   = 24 // binary places of the weights of a box
 	boxPasses = 3  // boxes that make a bell, as in Pillow
-	boxReach  = 2  // pixels on each side that the widest box takes in
+	boxReach  = 2  // pixels on each side that the widest box covers
 )
 
 // box has the weights of a pixel, of its neighbours and of theirs.
 type box [boxReach + 1]uint32
 
-// boxOf returns the box of which [boxPasses] in a row blur by a standard deviation of up to [blurMost] pixels. Its
-// radius is no whole number: the outermost pixels count in part (Gwosdek et al., SSVM 2011; Pillow's BoxBlur.c).
+// boxOf returns the box that gives a standard deviation of up to [blurMost] pixels after [boxPasses] passes. Its radius
+// is not a whole number: the outermost pixels count partially (Gwosdek et al., SSVM 2011; Pillow's BoxBlur.c).
 func boxOf(sigma float64) (b box) {
 	variance := float32(sigma) * float32(sigma) / boxPasses
 	length := float32(math.Sqrt(float64(12*float64(variance)) + 1))
@@ -28,13 +28,13 @@ func boxOf(sigma float64) (b box) {
 	return b
 }
 
-// at weighs five values, of which the middle one is the pixel's own.
+// at weighs five values, with the pixel's own in the middle.
 func (b *box) at(l2, l1, m, r1, r2 byte) byte {
 	sum := b[0]*uint32(m) + b[1]*(uint32(l1)+uint32(r1)) + b[2]*(uint32(l2)+uint32(r2))
 	return byte((sum + 1<<(boxBits-1)) >> boxBits)
 }
 
-// blur smooths the picture in place. Beyond a border its outermost pixels go on.
+// blur smooths the picture in place. Beyond a border the outermost pixels are repeated.
 func (im *Image) blur(sigma float64) {
 	b := boxOf(sigma)
 	stride := 3 * im.W

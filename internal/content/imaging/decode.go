@@ -25,19 +25,19 @@ func DecodeShrunk(encoded []byte, minSide int) (*Image, error) {
 	return im, err
 }
 
-// Want says how small a picture may become while it is decoded.
+// Want is how small a picture may become while it is decoded.
 type Want struct {
-	// MinSide is what [DecodeShrunk] reduces the shorter side to.
+	// MinSide is the bound of [DecodeShrunk] for the shorter side.
 	MinSide int
 	// Scaled lets the decoder of a JPEG go on to half of MinSide. Its transforms then leave out detail that a model with an
 	// input of half of MinSide does not see, in the half of the time.
 	Scaled bool
 }
 
-// ForModel returns what a model needs that looks at whole pictures, scaled to side pixels.
+// ForModel returns the needs of a model that looks at whole pictures, scaled to side pixels.
 func ForModel(side int) Want { return Want{MinSide: 2 * side, Scaled: true} }
 
-// factors returns by what the picture is reduced, and by what its decoder does it.
+// factors returns the total reduction of the picture, and the part that the decoder performs.
 func (w Want) factors(isJPEG bool, side int) (factor, shrink int) {
 	factor = factorFor(side, w.MinSide)
 	if w.Scaled {
@@ -46,8 +46,7 @@ func (w Want) factors(isJPEG bool, side int) (factor, shrink int) {
 	return factor, shrinkFor(isJPEG, factor)
 }
 
-// Check returns the error that decoding the image gives. It reduces the image as far as possible, and keeps nothing of
-// it.
+// Check returns the error of decoding the image. It reduces the image as far as possible, and drops it.
 func Check(encoded []byte) error {
 	_, err := DecodeShrunk(encoded, 1)
 	return err
@@ -89,7 +88,7 @@ func DecodeReduced(encoded []byte, want Want) (*Image, Reduction, error) {
 // decode runs a decoder when the process has room for its bytes.
 func (h Header) decode(bytes int64, minSide int, r *Reduction, decoder func() (image.Image, error)) (*Image, error) {
 	if err := working.Acquire(context.Background(), bytes); err != nil {
-		return nil, err // never: the bound has room for every file
+		return nil, err // cannot happen: the bound admits every file
 	}
 	defer leave(bytes)
 	m, err := safely(decoder)
@@ -112,7 +111,7 @@ func (h Header) decode(bytes int64, minSide int, r *Reduction, decoder func() (i
 	return toRGB(m, matrix, r.factor).orient(h.orientation), nil
 }
 
-// Reduction is how a picture was made smaller.
+// Reduction describes how a picture was made smaller.
 type Reduction struct {
 	Width, Height int // of the upright picture, before
 
@@ -121,13 +120,13 @@ type Reduction struct {
 	shrink, factor  int // of the decoder, and of the averaging after it
 }
 
-// Serves tells whether the same picture has the same pixels where something else is wanted.
+// Serves reports whether the picture would have the same pixels for another Want.
 func (r Reduction) Serves(want Want) bool {
 	_, shrink := want.factors(r.jpeg, r.stored)
 	return r.shrink == shrink && r.factor == factorFor(r.decoded, want.MinSide)
 }
 
-// factorFor returns by what a picture of the given shorter side is reduced.
+// factorFor returns the reduction of a picture of the given shorter side.
 func factorFor(side, minSide int) int {
 	if minSide == 0 {
 		return 1
@@ -135,7 +134,7 @@ func factorFor(side, minSide int) int {
 	return max(1, side/minSide)
 }
 
-// shrinkFor returns the part of the factor that the decoder takes.
+// shrinkFor returns the decoder's part of the factor.
 func shrinkFor(isJPEG bool, factor int) int {
 	shrink := 1
 	for isJPEG && shrink < jpeg.MaxShrink && 2*shrink <= factor {
@@ -144,7 +143,7 @@ func shrinkFor(isJPEG bool, factor int) int {
 	return shrink
 }
 
-// firstDecoder runs the decoder of the format; of a JPEG, the one that takes little memory.
+// firstDecoder runs the decoder of the format; for a JPEG, the one that needs little memory.
 func (h Header) firstDecoder(encoded []byte, shrink int) (image.Image, error) {
 	switch h.Format {
 	case "png":
@@ -156,8 +155,7 @@ func (h Header) firstDecoder(encoded []byte, shrink int) (image.Image, error) {
 	}
 }
 
-// safely runs a decoder. It reads hostile bytes, so a panic of its own is an error of the image and does not take the
-// process down.
+// safely runs a decoder and turns its panic into an error of the image, because the bytes may be hostile.
 func safely(decoder func() (image.Image, error)) (m image.Image, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// TCL's released code (create_dataset) changes colours, turns pictures grey and blurs them, each now and then. These
-// are its probabilities and ranges, those of MoCo v2.
+// TCL's released code (create_dataset) sometimes changes colours, turns pictures grey and blurs them. These are its
+// probabilities and ranges, those of MoCo v2.
 const (
 	jitterChance = 0.8
 	jitterFactor = 0.4 // brightness, contrast and saturation vary within 1-0.4..1+0.4
@@ -20,7 +20,7 @@ const (
 // change is one operation of a distortion.
 type change int
 
-// Those of the jitter come first. They are done in an order that is drawn.
+// The operations of the jitter come first. Their order is drawn.
 const (
 	changeBrightness change = iota
 	changeContrast
@@ -39,7 +39,7 @@ type step struct {
 	value  float64
 }
 
-// drawDistortion draws what TCL does with a picture between crop and mirroring, in its order.
+// drawDistortion draws TCL's operations between crop and mirroring, in its order.
 func drawDistortion(rng *rand.Rand) (steps []step) {
 	within := func(low, high float64) float64 { return low + (high-low)*rng.Float64() }
 	if rng.Float64() < jitterChance {
@@ -82,8 +82,8 @@ func (im *Image) distort(steps []step) {
 	}
 }
 
-// mix returns a value between two, or beyond the second where share is above 1, as Pillow's Image.blend. The
-// conversions keep a compiler from fusing the operations, so that every machine rounds alike.
+// mix interpolates between two values, and extrapolates beyond the second if share is above 1, as Pillow's Image.blend.
+// The conversions keep a compiler from fusing the operations, so every machine rounds in the same way.
 func mix(from, to byte, share float32) byte {
 	return byte(min(255, max(0, float32(from)+float32(share*float32(int32(to)-int32(from))))))
 }

@@ -2,7 +2,7 @@ package imaging
 
 import "strings"
 
-// foreigns are the first bytes of images in formats that are not read.
+// foreigns are the first bytes of unsupported image formats.
 var foreigns = []struct{ head, name string }{
 	{"GIF8", "GIF"},
 	{"BM", "BMP"},
@@ -13,7 +13,7 @@ var foreigns = []struct{ head, name string }{
 	{"\x00\x00\x00\x0cjP  ", "JPEG 2000"},
 }
 
-// foreign names the format of an image that is not read, with what to do; "" for what is no image.
+// foreign names the format of an unsupported image, and the remedy; "" for bytes that are no image.
 func foreign(encoded []byte) string {
 	head := string(encoded[:min(len(encoded), 12)])
 	name := ""

@@ -13,41 +13,41 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// Limits on what is decoded. Together they keep every file below two seconds of one core and 256 MiB, whatever its
-// bytes say; internal/testing/torture has the measurements.
+// Limits on decoding. Together they keep every file below two seconds of one core and 256 MiB, whatever its bytes
+// claim; internal/testing/torture has the measurements.
 const (
 	MaxEncodedBytes = 20 << 20
 	MaxPixels       = 64_000_000
 	MaxSide         = 1<<16 - 1
-	MaxWorkBytes    = 128 << 20 // memory that decoding may take at its peak
+	MaxWorkBytes    = 128 << 20 // peak memory of decoding
 
-	// maxScans bounds the passes over the pixels that a JPEG may ask for, maxVisits the coefficients that they touch
-	// one after another. Encoders write about ten scans, which touch each coefficient two or three times.
+	// maxScans bounds the passes over the pixels that a JPEG may ask for, and maxVisits the coefficients that they
+	// touch in total. Encoders write about ten scans, which touch each coefficient two or three times.
 	maxScans  = 100
 	maxVisits = 600_000_000
-	// maxPNGBytes bounds the samples of a PNG, which are the more work the wider they are: 32 megapixels in colour.
+	// maxPNGBytes bounds the samples of a PNG: 32 megapixels in colour. Wider samples are more work.
 	maxPNGBytes = 128_000_000
-	// maxPNGChunks bounds the parts that a PNG consists of. Readers take a microsecond for each, even if it is empty.
+	// maxPNGChunks bounds the chunks of a PNG. Readers take a microsecond for each, even if it is empty.
 	maxPNGChunks = 100_000
 	// maxWebPPixels is below MaxPixels because a lossless WebP of a few bytes may have any size.
 	maxWebPPixels = 16_000_000
 )
 
-// The ways in which bytes fail to be a usable image.
+// Errors of bytes that are no usable image.
 var (
 	ErrTooLarge = errors.New("image too large")
 	ErrNotImage = errors.New("not a readable image")
 )
 
-// Header is what the first bytes of an encoded image declare.
+// Header holds the facts declared by the first bytes of an encoded image.
 type Header struct {
 	Format        string // "jpeg", "png" or "webp"
 	Width, Height int    // as stored, before the EXIF orientation
-	// WorkBytes bounds the memory that a decoder takes at its peak, without that of the result.
+	// WorkBytes bounds the peak memory of a decoder, without its result.
 	WorkBytes int64
 
 	orientation int   // EXIF, 1..8
-	judgeBytes  int64 // what image/jpeg takes for a file that libjpeg-turbo refuses
+	judgeBytes  int64 // memory of image/jpeg for a file that libjpeg-turbo refuses
 }
 
 // ReadHeader reads and checks the header; it allocates no pixels.
@@ -70,7 +70,7 @@ func ReadHeader(encoded []byte) (Header, error) {
 	default:
 		return Header{}, fmt.Errorf("reading image header: %w: neither JPEG, PNG nor WebP%s", ErrNotImage, foreign(encoded))
 	}
-	// The declared size is taken from the very parser that decodes the pixels, so that the two cannot disagree.
+	// The declared size comes from the same parser that decodes the pixels, so the two cannot disagree.
 	c, err := config(bytes.NewReader(encoded))
 	if err != nil {
 		return Header{}, fmt.Errorf("reading %s header: %w: %w", h.Format, ErrNotImage, err)
@@ -91,7 +91,7 @@ func (h *Header) tooLarge(format string, values ...any) error {
 	return fmt.Errorf("reading %s header: %w: %s", h.Format, ErrTooLarge, fmt.Sprintf(format, values...))
 }
 
-// inspect adds what the size does not tell, and refuses files that ask for too much time or memory.
+// inspect adds the facts besides the size, and refuses files that ask for too much time or memory.
 func (h *Header) inspect(encoded []byte) error {
 	var err error
 	switch h.Format {
@@ -140,7 +140,7 @@ func (h *Header) inspectPNG(encoded []byte) error {
 	if h.WorkBytes > maxPNGBytes {
 		return h.tooLarge("%d x %d pixels of %d bytes, want at most %d bytes", h.Width, h.Height, perPixel, maxPNGBytes)
 	}
-	if interlaced { // the seven pictures that it consists of, the last of which has half of the pixels
+	if interlaced { // its seven pictures, the last of which has half of the pixels
 		h.WorkBytes *= 2
 	}
 	return nil
@@ -160,13 +160,13 @@ func (h *Header) inspectJPEG(encoded []byte) error {
 		h.WorkBytes = 2 * facts.coefficients
 		h.judgeBytes += 4 * facts.coefficients
 	}
-	if facts.components == 4 { // libjpeg-turbo has no part in it
+	if facts.components == 4 { // libjpeg-turbo does not decode it
 		h.WorkBytes = h.judgeBytes
 	}
 	return nil
 }
 
-// Sniff names the format that the first bytes claim: "jpeg", "png", "webp", or "" for anything else.
+// Sniff names the format that the first bytes claim: "jpeg", "png", "webp", or "" for any other.
 func Sniff(b []byte) string {
 	switch {
 	case bytes.HasPrefix(b, []byte("\xff\xd8")):

@@ -18,7 +18,7 @@ const (
 	markerAPP1 = 0xe1
 )
 
-// jpegFacts is what the segments of a JPEG say beyond its size.
+// jpegFacts holds the facts in a JPEG's segments besides its size.
 type jpegFacts struct {
 	orientation  int
 	progressive  bool
@@ -30,8 +30,8 @@ type jpegFacts struct {
 	planes map[byte]int64 // coefficients of each component
 }
 
-// inspectJPEG walks the segments of a JPEG as its decoders do. Broken files give what was found up to the break: the
-// decoder complains.
+// inspectJPEG walks the segments of a JPEG as its decoders do. For a broken file it returns the facts before the break:
+// the decoder will complain.
 func inspectJPEG(b []byte) jpegFacts {
 	facts := jpegFacts{orientation: 1}
 	for {
@@ -106,7 +106,7 @@ func (f *jpegFacts) frame(body []byte) {
 	}
 }
 
-// leastBand is the number of coefficients that passing over a block costs.
+// leastBand is the cost of skipping a block, in coefficients.
 const leastBand = 8
 
 // visited counts the coefficients that a scan touches.
@@ -128,7 +128,7 @@ func (f *jpegFacts) visited(body []byte) int64 {
 	return planes / 64 * band
 }
 
-// exifOrientation finds tag 0x0112 in the first directory of an Exif segment; 0: there is none that is valid.
+// exifOrientation finds tag 0x0112 in the first directory of an Exif segment; 0: there is no valid one.
 //
 //	"Exif\0\0" | "II" or "MM" | 42 | offset of the directory | ... | count | count x (tag, type, count, value)
 func exifOrientation(segment []byte) int {

@@ -8,35 +8,36 @@ import (
 	"github.com/pairstream/pairstream/internal/content/jpeg"
 )
 
-// working bounds the memory of all decoders of the process: together they take what one file may take.
+// working bounds the memory of all decoders of the process: together they take as much as one file may.
 var working = semaphore.NewWeighted(MaxWorkBytes)
 
-// returnAbove is the memory of a decoder behind which freed memory goes back to the system at once. Few images take as
+// returnAbove is the memory of a decoder above which freed memory is returned to the system at once. Few images need as
 // much.
 const returnAbove = 32 << 20
 
-// maxReducedBytes bounds an image that was reduced for a model. Only long strips are larger: their shorter side is not
-// reduced below what the model needs.
+// maxReducedBytes bounds an image reduced for a model. Only long strips are larger, because their shorter side is not
+// reduced below the model's needs.
 const maxReducedBytes = MaxWorkBytes / 4
 
-// leave makes room for other decoders.
+// leave releases a decoder's memory for others.
 func leave(bytes int64) {
 	if bytes > returnAbove {
-		// Otherwise the next large image, perhaps in the other language's heap, comes on top of what this one leaves.
+		// Otherwise the next large image, perhaps in the other language's heap, would add to the memory left by this
+		// one.
 		debug.FreeOSMemory()
 		jpeg.ReturnMemory()
 	}
 	working.Release(bytes)
 }
 
-// costs is what decoding takes at most, in bytes.
+// costs are the peak bytes of decoding.
 type costs struct {
 	first  int64 // of the decoder that is tried first, with the result
 	judge  int64 // of image/jpeg, with the result
 	result int64
 }
 
-// costs returns what decoding takes when the decoder shrinks by one factor and the whole is reduced by another.
+// costs returns the peak bytes of decoding if the decoder shrinks by one factor and the total reduction is another.
 func (h Header) costs(shrink, factor int) costs {
 	c := costs{result: 3 * h.pixels() / int64(factor*factor)}
 	rest := c.result
@@ -45,7 +46,7 @@ func (h Header) costs(shrink, factor int) costs {
 	}
 	c.first, c.judge = h.WorkBytes+rest, h.judgeBytes+rest
 	if h.Format == "jpeg" && factor > shrink {
-		c.first += 3 * h.pixels() / int64(shrink*shrink) // what the decoder gives, before the averaging
+		c.first += 3 * h.pixels() / int64(shrink*shrink) // the decoder's result, before the averaging
 	}
 	return c
 }

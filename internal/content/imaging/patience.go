@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// maxDecodeTime is how long a decoder in Go may work, in time of its processor: how loaded the machine is has no part
-// in it. The limits on what a header declares keep files of ordinary encoders far below; this one is for compressed
-// data that costs much and gives nothing, such as a million empty blocks.
+// maxDecodeTime bounds a decoder in Go, in processor time, so the load of the machine does not matter. The limits on
+// the header keep files of ordinary encoders far below; this one is for compressed data that costs much and gives
+// nothing, such as a million empty blocks.
 const maxDecodeTime = 1500 * time.Millisecond
 
-// checkEvery is how many bytes a decoder reads between two looks at the clock.
+// checkEvery is the number of bytes that a decoder reads between two checks of the clock.
 const checkEvery = 64 << 10
 
-// patientReader gives a decoder the bytes of a file until its time is over.
+// patientReader reads the bytes of a file until the decoder's time is over.
 type patientReader struct {
 	bytes.Reader
 	deadline  time.Duration // of the thread's time
 	unchecked int
 }
 
-// decodeWithin runs a decoder on a thread of its own, whose time is measured.
+// decodeWithin runs a decoder on a separate thread, whose time is measured.
 func decodeWithin[T any](encoded []byte, decode func(io.Reader) (T, error)) (T, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -50,5 +50,5 @@ func (r *patientReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// onlyReader hides the other methods, by which a decoder would read on without a look at the clock.
+// onlyReader hides the other methods, through which a decoder would read without a check of the clock.
 type onlyReader struct{ io.Reader }

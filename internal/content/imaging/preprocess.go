@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// Mode says how a picture of any shape becomes a square.
+// Mode is the way to make a picture of any shape square.
 type Mode int
 
 const (
-	// Squash scales both sides to the size, as ALBEF does; nothing is cut off.
+	// Squash scales both sides to the size, as ALBEF does, and cuts nothing off.
 	Squash Mode = iota
-	// CenterCrop scales the shorter side to the size and cuts the middle out, as CLIP does.
+	// CenterCrop scales the shorter side to the size and cuts out the middle, as CLIP does.
 	CenterCrop
 )
 
@@ -22,7 +22,7 @@ var (
 	CLIPStd  = [3]float32{0.26862954, 0.26130258, 0.27577711}
 )
 
-// Preprocess makes the input of a model out of a picture.
+// Preprocess makes a model's input from a picture.
 type Preprocess struct {
 	Size      int // pixels a side
 	Mode      Mode
@@ -98,10 +98,10 @@ func (p Preprocess) square(room []byte, im *Image) []byte {
 	return room
 }
 
-// centered halves what is cut off, rounding halves to even as CLIP's preprocessing does.
+// centered halves the part to cut off, rounding halves to even as CLIP's preprocessing does.
 func centered(surplus int) int { return int(math.RoundToEven(float64(surplus) / 2)) }
 
-// Statistics returns the mean and the standard deviation of the channels that the picture is normalised by.
+// Statistics returns the mean and the standard deviation of the channels for normalisation.
 func (p Preprocess) Statistics() (mean, std [3]float32) {
 	if p.Std == [3]float32{} {
 		return CLIPMean, CLIPStd
@@ -109,7 +109,7 @@ func (p Preprocess) Statistics() (mean, std [3]float32) {
 	return p.Mean, p.Std
 }
 
-// Normalize takes other statistics than CLIP's. CLIP's are left out, so that a Preprocess with them is as one without.
+// Normalize sets other statistics than CLIP's. CLIP's are omitted, so that a Preprocess with them equals one without.
 func (p *Preprocess) Normalize(mean, std [3]float32) error {
 	for c := range std {
 		if !(std[c] > 0) || math.IsInf(float64(std[c]), 0) || math.IsNaN(float64(mean[c])) || math.IsInf(float64(mean[c]), 0) {
@@ -130,7 +130,7 @@ type tables struct {
 	bytes     [3][4][256]byte // of the values, the lowest first
 }
 
-// lastTables are those that were asked for last: a process has seldom more than one kind.
+// lastTables are the tables used last: a process seldom needs more than one kind.
 var lastTables atomic.Pointer[tables]
 
 // tables returns the tables for the statistics of p.

@@ -29,14 +29,14 @@ const (
 	maxShear     = 0.3 // pixels sideways a pixel
 	maxTranslate = 10  // pixels
 	maxRotate    = 30  // degrees
-	warpFill     = 128 // grey of what a warp brings in from outside
-	keepChance   = 0.5 // probability of doing an operation that was drawn
+	warpFill     = 128 // grey of pixels from outside the picture
+	keepChance   = 0.5 // probability of doing a drawn operation
 )
 
-// signed tells whether an operation draws a sign for its argument.
+// signed reports whether an operation draws a sign for its argument.
 func (o Operation) signed() bool { return o >= ShearX }
 
-// RandAugment varies a picture by n operations of a level in 0..10, in place where it can; the result is returned. Each
+// RandAugment varies a picture by n operations of a level in 0..10, in place if possible, and returns the result. Each
 // is drawn from the ten, and done half of the time (RandAugment(2, 7) in GRIT-VLP 5.1 and MAFA 5.1, "as ALBEF").
 func RandAugment(im *Image, n, level int, rng *rand.Rand) *Image {
 	drawn := make([]Operation, n)
@@ -46,7 +46,7 @@ func RandAugment(im *Image, n, level int, rng *rand.Rand) *Image {
 	return randAugment(im, drawn, level, rng.Float64)
 }
 
-// randAugment performs the drawn operations, whose further draws are uniform numbers in the authors' order.
+// randAugment performs the drawn operations. Their further draws are uniform numbers in the authors' order.
 func randAugment(im *Image, drawn []Operation, level int, uniform func() float64) *Image {
 	for _, o := range drawn {
 		if uniform() > keepChance {
@@ -96,7 +96,7 @@ func (im *Image) apply(o Operation, level int, negative bool) *Image {
 	return im
 }
 
-// tune replaces every value by what its channel's table says.
+// tune replaces every value by its channel's table.
 func (im *Image) tune(tables *[3][256]byte) {
 	for p := im.Pix; len(p) >= 3; p = p[3:] {
 		p[0], p[1], p[2] = tables[0][p[0]], tables[1][p[1]], tables[2][p[2]]
@@ -167,8 +167,8 @@ func (im *Image) brighten(factor float64) {
 	im.tune(&[3][256]byte{table, table, table})
 }
 
-// sharpen moves every pixel but those of the border away from the smoothed picture. The authors' code lets results
-// beyond 0..255 wrap around; so does this.
+// sharpen moves every pixel except those of the border away from the smoothed picture. Results beyond 0..255 wrap
+// around, as in the authors' code.
 func (im *Image) sharpen(factor float32) *Image {
 	out := &Image{W: im.W, H: im.H, Pix: append([]byte(nil), im.Pix...)}
 	stride := 3 * im.W
@@ -201,7 +201,7 @@ const (
 	warpBits  = 10 // binary places of the weights of its four pixels
 )
 
-// warp fills a picture from the places of another, interpolated linearly; what lies outside is grey.
+// warp fills a picture from positions of another, interpolated linearly; pixels outside are grey.
 func (im *Image) warp(m inverse) *Image {
 	out := New(im.W, im.H)
 	fixed := func(v float64) int64 { return int64(math.Round(v * (1 << placeBits))) }
@@ -240,7 +240,7 @@ func (im *Image) blend(dst *[3]byte, px, py int64) {
 // mean rounds a sum of four weighted values.
 func mean(sum int32) byte { return byte((sum + 1<<(2*warpBits-1)) >> (2 * warpBits)) }
 
-// orGrey returns a value of a pixel, or grey where there is none.
+// orGrey returns a value of a pixel, or grey outside the picture.
 func (im *Image) orGrey(x, y, c int) int32 {
 	if x < 0 || y < 0 || x >= im.W || y >= im.H {
 		return warpFill

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// reducingGap is how much larger than the result an image may be before box averages shrink it ahead of the bicubic
-// filter: by whole factors, to no less than reducingGap times the result. At 3 the difference is hardly measurable.
+// reducingGap bounds the size of an image before the bicubic filter. A larger one is first reduced by box averages over
+// whole factors, to at least reducingGap times the result. At 3 the difference is hardly measurable.
 const reducingGap = 3
 
 // view is a rectangle of an image.
@@ -23,13 +23,13 @@ func (im *Image) view(x, y, w, h int) view {
 
 func (v view) row(y int, dst []byte) { copy(dst, v.pix[y*v.stride:]) }
 
-// Resize scales the image to w x h pixels with the bicubic filter (a = -0.5), widened when shrinking so that nothing
-// aliases: the arithmetic of PIL's BICUBIC with reducing_gap 3.
+// Resize scales the image to w x h pixels with the bicubic filter (a = -0.5), widened when shrinking to avoid aliasing:
+// the arithmetic of PIL's BICUBIC with reducing_gap 3.
 func (im *Image) Resize(w, h int) *Image {
 	return resample(im.view(0, 0, im.W, im.H), window{outW: w, outH: h, w: w, h: h})
 }
 
-// window is the part, w x h pixels from (x, y), that is wanted of a result of outW x outH.
+// window is the wanted part, w x h pixels from (x, y), of a result of outW x outH.
 type window struct{ outW, outH, x, y, w, h int }
 
 // resample scales v to outW x outH and returns the window of the result.
@@ -71,12 +71,12 @@ func (v view) resampleInto(out *Image, win window) {
 	}
 }
 
-// rooms has memory for pixels between the passes.
+// rooms pools memory for pixels between the passes.
 var rooms pool
 
 type pool struct{ sync.Pool }
 
-// take returns n bytes of any value.
+// take returns n bytes with any content.
 func (p *pool) take(n int) *[]byte {
 	room, ok := p.Get().(*[]byte)
 	if !ok {
@@ -86,16 +86,15 @@ func (p *pool) take(n int) *[]byte {
 	return room
 }
 
-// axis is what a kernel is made for: span of size samples are scaled to out positions, of which n from from on are
-// wanted.
+// axis identifies a kernel: span of size samples are scaled to out positions, of which n are wanted, beginning at from.
 type axis struct {
 	size         int
 	span         float64
 	out, from, n int
 }
 
-// kernels keeps the kernels that were made last: many pictures of a crawl have the same size, and a kernel takes as
-// long to make as a tenth of a picture does to resize.
+// kernels keeps the latest kernels: many pictures of a crawl have the same size, and making a kernel takes a tenth of
+// the time of resizing a picture.
 var kernels = kernelCache{made: map[axis]kernel{}}
 
 type kernelCache struct {
@@ -103,7 +102,7 @@ type kernelCache struct {
 	made map[axis]kernel
 }
 
-// maxKernels bounds what is kept, to a few megabytes.
+// maxKernels bounds the kept kernels to a few megabytes.
 const maxKernels = 64
 
 func (c *kernelCache) get(a axis) kernel {
@@ -123,13 +122,13 @@ func (c *kernelCache) get(a axis) kernel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.made) == maxKernels {
-		clear(c.made) // whatever is in use comes back at once
+		clear(c.made) // kernels in use are soon made again
 	}
 	c.made[a] = k
 	return k
 }
 
-// kernel holds, for each wanted position of one axis, where its taps begin and their weights in fixed point.
+// kernel holds, for each wanted position of one axis, the start of its taps and their weights in fixed point.
 type kernel struct {
 	taps    int
 	first   []int
@@ -224,7 +223,7 @@ func (k *kernel) split() {
 	}
 }
 
-// horizontal filters rows of pixels, which lie stride bytes apart in src and one behind the other in dst.
+// horizontal filters rows of pixels, which lie stride bytes apart in src and adjacent in dst.
 func (k kernel) horizontal(dst, src []byte, stride, rows int) {
 	width := 3 * len(k.first)
 	for y := range rows {

@@ -69,8 +69,8 @@ func addColumns(sums []uint32, row []byte, fx int) {
 	}
 }
 
-// rowsOf picks the conversion for the type of m. The decoders return only the types that are named; the last case
-// serves whatever else they may learn to return.
+// rowsOf picks the conversion for the type of m. The decoders return only the named types; the last case handles any
+// type that they may return in the future.
 func rowsOf(m image.Image, matrix *yuvMatrix) rowReader {
 	switch m := m.(type) {
 	case *jpeg.RGB:
@@ -112,13 +112,13 @@ type yuvMatrix struct {
 }
 
 // A JPEG's samples use the whole byte (JFIF); a lossy WebP's are those of television, luma 16..235 and chroma 16..240
-// (BT.601), which golang.org/x/image/webp hands on as if they were a JPEG's.
+// (BT.601), which golang.org/x/image/webp passes on as if they were a JPEG's.
 var (
 	jpegMatrix = yuvMatrix{luma: 0x10101, rv: 91881, gu: -22554, gv: -46802, bu: 116130}
 	webpMatrix = yuvMatrix{luma: 76309, offset: 1<<15 - 16*76309, rv: 104597, gu: -25675, gv: -53279, bu: 132201}
 )
 
-// row converts one row; what comes from the chroma is computed once for the pixels that share it.
+// row converts one row; it computes the chroma part once for the pixels that share it.
 func (k *yuvMatrix) row(m *image.YCbCr, y int, dst []byte) {
 	w := len(dst) / 3
 	luma := m.Y[y*m.YStride : y*m.YStride+w]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// threadTime returns the processor time that the calling thread has taken.
+// threadTime returns the processor time of the calling thread.
 func threadTime() time.Duration {
 	const thread = 1 // RUSAGE_THREAD
 	var usage syscall.Rusage

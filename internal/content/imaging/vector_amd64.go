@@ -2,14 +2,14 @@ package imaging
 
 import "github.com/pairstream/pairstream/internal/base/instructions"
 
-// hasVector and hasWide say whether the processor runs the vector code; tests switch them off to compare.
+// hasVector and hasWide report whether the processor supports the vector code; tests switch them off to compare.
 var (
 	hasVector = instructions.HasAVX2
 	hasWide   = hasVector && instructions.HasVNNI && instructions.HasVBMI
 )
 
-// horizontalVector filters the first pixels of a row, and returns how many: all whose reading and writing of whole
-// words stays within the row.
+// horizontalVector filters the first pixels of a row, and returns how many: those for which all reads and writes of
+// whole words stay within the row.
 func (k kernel) horizontalVector(dst, src []byte) int {
 	if !hasVector {
 		return 0

@@ -10,8 +10,8 @@ const (
 	webpAlpha = 0x10 // flag: the pixels have alpha
 )
 
-// withAlphaFlag returns a WebP whose flag says whether a chunk of alpha comes before its pixels. Programs that take the
-// alpha away leave the flag, and libwebp does not look at it, but golang.org/x/image/webp refuses such files.
+// withAlphaFlag returns a WebP whose flag says whether an alpha chunk precedes its pixels. Programs that remove the
+// alpha leave the flag, and libwebp ignores it, but golang.org/x/image/webp refuses such files.
 //
 //	"RIFF" | 4 length | "WEBP" | "VP8X" | 4 length | flags, canvas | name | 4 length | length bytes | a zero where that is odd | ...
 func withAlphaFlag(encoded []byte) []byte {

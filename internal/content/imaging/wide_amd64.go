@@ -37,13 +37,13 @@ func resampleWide(out *Image, v view, cols, rows kernel) {
 //go:noescape
 func interleave(dst *byte, rows *[stripRows]*byte, n int)
 
-// filterAcross writes n pixels of 16 rows out of what interleave wrote. Words of four rows are stride bytes apart. It
+// filterAcross writes n pixels of 16 rows from the output of interleave. Words of four rows are stride bytes apart. It
 // writes 4 bytes beyond the last pixel.
 //
 //go:noescape
 func filterAcross(dst *byte, stride int, src *byte, fours *int, digits *int8, n, depth int)
 
-// filterDown writes n bytes of a row out of what filterAcross wrote, of which it reads whole groups of 64 words.
+// filterDown writes n bytes of a row from the output of filterAcross, reading whole groups of 64 words.
 //
 //go:noescape
 func filterDown(dst, src *byte, stride int, digits *int8, n, depth int)

@@ -41,13 +41,13 @@ import (
 	"runtime"
 )
 
-// large is the number of pixels from which a progressive picture takes 1.5 MiB and more of C's memory.
+// large is the number of pixels above which a progressive picture takes at least 1.5 MiB of C's memory.
 const large = 1 << 19
 
 // hasTurbo is for tests.
 const hasTurbo = true
 
-// decodeTurbo decodes what libjpeg-turbo has no word to say against.
+// decodeTurbo decodes a file if libjpeg-turbo has neither errors nor warnings.
 func decodeTurbo(encoded []byte, size image.Point, shrink int) (*RGB, error) {
 	if len(encoded) == 0 || size.X <= 0 || size.Y <= 0 {
 		return nil, errors.New("nothing to decode")
@@ -75,7 +75,7 @@ func decodeTurbo(encoded []byte, size image.Point, shrink int) (*RGB, error) {
 	}
 	m := &RGB{Size: divided(size, shrink)}
 	m.Pix = make([]byte, 3*m.Size.X*m.Size.Y)
-	// It takes the largest scale, of those in eighths, that fits into the width and height it is given.
+	// libjpeg-turbo chooses the largest scale, in eighths, that fits into the given width and height.
 	const flags = C.TJFLAG_ACCURATEDCT | C.TJFLAG_STOPONWARNING | C.TJFLAG_LIMITSCANS
 	if C.tjDecompress2(handle, start, length, (*C.uchar)(&m.Pix[0]), C.int(m.Size.X), 0, C.int(m.Size.Y), C.TJPF_RGB, flags) != 0 {
 		return nil, turboError(handle)
@@ -92,5 +92,5 @@ func turboError(handle C.tjhandle) error {
 	return errors.New(C.GoString(C.tjGetErrorStr2(handle)))
 }
 
-// ReturnMemory gives the memory that C has freed back to the system.
+// ReturnMemory returns memory freed by C to the system.
 func ReturnMemory() { C.return_memory() }

@@ -1,14 +1,13 @@
-// Package language tells the language of a caption.
+// Package language detects the language of a caption.
 //
-// It counts three letters at a time, with the models of 75 languages and the rules of lingua-go, in its mode of low
-// accuracy. The models are no part of the program, as they would be half of it: [Open] reads their file, of 10 MiB.
-// Those of a script are unpacked when a text first needs them, and then take about 50 MiB. A detector is safe for
-// concurrent use.
+// It counts trigrams, with the models of 75 languages and the rules of lingua-go in its low-accuracy mode. The models
+// would be half of the program, so they are not part of it: [Open] reads their file, of 10 MiB. The models of a script
+// are unpacked when a text first needs them, and then take about 50 MiB. A detector is safe for concurrent use.
 //
 // Invariants:
 //
-//  1. The models are those whose digest the package knows. So the answer is a function of the text alone.
-//  2. Two languages whose scores are as good as equal are no answer, as with lingua-go, whose sums depend on an order.
+//  1. The package checks the models' digest. So the answer is a function of the text alone.
+//  2. If the two best scores are practically equal there is no answer, because lingua-go's sums depend on an order.
 package language
 
 import (
@@ -29,16 +28,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// least is how much better than the second the first language must score, of 1.
+// least is the lead, of 1, that the best language needs over the second.
 const least = 1e-6
 
-// Detector tells languages.
+// Detector detects languages.
 type Detector struct {
-	models [][3]func() map[string]float64 // of each language, by the letters that they count, less one
+	models [][3]func() map[string]float64 // of each language, by the number of letters minus one
 }
 
-// Open reads the models: a file that [Pack] wrote, or the folder language-models of lingua-go's module. It unpacks none
-// yet.
+// Open reads the models: a file that [Pack] wrote, or the folder language-models of lingua-go's module. It does not
+// unpack them.
 func Open(path string) (*Detector, error) {
 	files, err := readModels(path)
 	if err != nil {
@@ -54,7 +53,7 @@ func Open(path string) (*Detector, error) {
 	return d, nil
 }
 
-// Of returns the language of a text as ISO 639-1 has it, such as "en" or "zh"; empty if it cannot be told.
+// Of returns the language of a text as ISO 639-1 code, such as "en" or "zh"; empty if it cannot be determined.
 func (d *Detector) Of(text string) string {
 	words := wordsOf(text)
 	if len(words) == 0 {
@@ -109,8 +108,8 @@ func (d *Detector) best(words [][]rune, languages []int) string {
 	return speeches[scored[first]].code
 }
 
-// score adds the logarithms of the trigrams' probabilities in a language. Where it knows three letters not, it takes
-// the first two or one of them.
+// score adds the logarithms of the trigrams' probabilities in a language. For an unknown trigram it uses the first two
+// letters or one of them.
 func (d *Detector) score(l int, grams []string) float64 {
 	sum := 0.0
 	for _, gram := range grams {
@@ -137,7 +136,7 @@ func trigrams(words [][]rune) []string {
 	return slices.Compact(out)
 }
 
-// Module brings the models, in the folder Folder of its version Version.
+// Module contains the models, in the folder Folder of its version Version.
 const (
 	Module  = "github.com/pemistahl/lingua-go"
 	Version = "v1.4.0"
@@ -155,7 +154,7 @@ func modelName(code string, n int) string {
 	return code + "/" + [...]string{"unigrams", "bigrams", "trigrams"}[n] + ".pb.bin.zip"
 }
 
-// readModels reads every model, and refuses others than this version's.
+// readModels reads every model, and refuses those of other versions.
 func readModels(path string) (map[string][]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -203,7 +202,7 @@ func readModel(files fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxModel))
 }
 
-// Pack writes the models of a folder into an archive, which is the same bytes every time.
+// Pack writes the models of a folder into an archive. The same models give the same bytes.
 func Pack(w io.Writer, folder string) error {
 	files, err := readModels(folder)
 	if err != nil {
@@ -228,7 +227,7 @@ func Pack(w io.Writer, folder string) error {
 	return archive.Close()
 }
 
-// unpack reads a packed model. Its digest was right, so that a failure is a fault of this package.
+// unpack reads a packed model. Its digest was right, so a failure is a bug in this package.
 func unpack(packed []byte) map[string]float64 {
 	if packed == nil {
 		return nil

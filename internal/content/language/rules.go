@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// wordsOf returns the words of a text, in small letters. Where words are not parted by blanks, each letter is a word.
+// wordsOf returns the words of a text in lower case. In scripts without spaces between words, each letter is a word.
 func wordsOf(text string) [][]rune {
 	var out [][]rune
 	var word []rune
@@ -35,7 +35,7 @@ func wordsOf(text string) [][]rune {
 	return out
 }
 
-// alone maps a script to the only language that is written in it.
+// alone maps a script to the only language that uses it.
 var alone = func() map[script]string {
 	codes := make(map[script][]string)
 	for _, l := range speeches {
@@ -57,7 +57,7 @@ func scriptOf(c rune) script {
 	return script(slices.IndexFunc(scripts, func(t *unicode.RangeTable) bool { return unicode.Is(t, c) }))
 }
 
-// byRules returns the language that most words have by their letters alone; empty if letters do not tell.
+// byRules returns the language that most words have by their letters alone; empty if letters do not decide.
 func byRules(words [][]rune) string {
 	counts := make(map[string]int)
 	for _, w := range words {
@@ -72,7 +72,7 @@ func byRules(words [][]rune) string {
 	return mostFrequent(counts)
 }
 
-// ofWord returns the language that the letters of a word tell, or nothing.
+// ofWord returns the language that the letters of a word determine, or "".
 func ofWord(word []rune) string {
 	counts := make(map[string]int)
 	for _, c := range word {
@@ -97,7 +97,7 @@ func ofWord(word []rune) string {
 	return mostFrequent(counts)
 }
 
-// mostFrequent returns what was counted most; empty if nothing was, or two things were.
+// mostFrequent returns the item with the highest count; empty without items, or if two are equal.
 func mostFrequent(counts map[string]int) string {
 	best, most, tied := "", 0, false
 	for code, n := range counts {
@@ -114,8 +114,8 @@ func mostFrequent(counts map[string]int) string {
 	return best
 }
 
-// candidates returns the languages of the script that most words have. Among them it prefers those that share the
-// words' special letters.
+// candidates returns the languages of the script of most words. Among them it prefers those that share the words'
+// special letters.
 func candidates(words [][]rune) []int {
 	all := make([]int, len(speeches))
 	for i := range all {

@@ -2,20 +2,19 @@
 //
 // Tokens and the averaged-perceptron model come from jdkato/prose/v2. Its own tagger is not used, for two reasons. It
 // loads the model for every document unless told otherwise, at 13 captions a second. And it adds floating-point weights
-// in the order of a Go map, and breaks ties in that order, so the same caption may come out differently; the groups'
+// in the order of a Go map, and breaks ties in that order. So the same caption may give different tags, and the groups'
 // bytes depend on nouns. Here the model is loaded once ([Load]) and its weights, which have three decimals, are added
-// as integers, ties going to the tag that comes first in the alphabet.
+// as integers, with ties broken alphabetically.
 //
 // Guarantees:
 //
 //  1. [Tagger.Nouns] is a function of the caption alone.
-//  2. Tags are prose's, ties and emoticons aside (emoticons are words here).
+//  2. Tags are prose's, except for ties and emoticons (emoticons are words here).
 //
-// A noun is a word tagged NN, NNS, NNP or NNPS, lower-cased as it stands: no lemmas, as in GPN-S, so "dog" and "dogs"
-// are two nouns. It has 2 or more letters, digits, hyphens and apostrophes, the first one a letter, in at most 64
-// bytes; addresses of web pages and the like, which the tagger also calls nouns, are not nouns here, since nouns are
-// joined by spaces to make a text. A caption has at most 64 of them, so that one of 8 KB does not fill a group's
-// vocabulary.
+// A noun is a word tagged NN, NNS, NNP or NNPS, lower-cased but not lemmatized, as in GPN-S, so "dog" and "dogs" are
+// two nouns. It has 2 or more letters, digits, hyphens and apostrophes, the first one a letter, in at most 64 bytes.
+// Web addresses, which the tagger also calls nouns, are excluded, because nouns are joined by spaces to make a text. A
+// caption has at most 64 nouns, so that one of 8 KB does not fill a group's vocabulary.
 //
 // A Tagger is safe for concurrent use.
 package nouns
@@ -43,7 +42,7 @@ const (
 	maxRunBytes = 256
 )
 
-// Nouns returns the distinct nouns of a caption, ascending. Of a longer list, the first 64 of the text count.
+// Nouns returns the distinct nouns of a caption, ascending. Of more than 64 nouns, the first 64 in the text count.
 func (t *Tagger) Nouns(caption string) []string {
 	words := Words(caption)
 	tags := t.Tags(words)
@@ -60,7 +59,7 @@ func (t *Tagger) Nouns(caption string) []string {
 	return found
 }
 
-// Words splits a text into tokens as prose does, after leaving out runs of more than 256 bytes without a space: prose's
+// Words splits a text into tokens as prose does, after removing runs of more than 256 bytes without a space: prose's
 // time grows with the square of a run's length, to a second for a caption of 8 KB.
 func Words(text string) []string {
 	text = strings.Map(keepLength, strings.ToValidUTF8(text, "\uFFFD"))
@@ -82,8 +81,8 @@ func Words(text string) []string {
 
 func isLongRun(run string) bool { return len(run) > maxRunBytes }
 
-// keepLength lowers the few letters whose lower case has another length in UTF-8: prose looks for the end of a stem in
-// the lower-case word and cuts the word there, out of range if the lengths differ.
+// keepLength lowers the few letters whose lower case has another length in UTF-8. prose finds the end of a stem in the
+// lower-case word and cuts the original word there, out of range if the lengths differ.
 func keepLength(r rune) rune {
 	if lower := unicode.ToLower(r); utf8.RuneLen(lower) != utf8.RuneLen(r) {
 		return lower
@@ -112,18 +111,18 @@ func isWord(word string) bool {
 // Tagger holds the part-of-speech model.
 type Tagger struct {
 	classes []string            // tags, ascending
-	fixed   map[string]string   // words that have one tag wherever they stand
+	fixed   map[string]string   // words with only one tag
 	weights map[string][]weight // of a feature
 }
 
-// weight is what a feature says for a tag, in thousandths.
+// weight is a feature's score for a tag, in thousandths.
 type weight struct {
 	class      int32
 	thousandth int32
 }
 
-// Load returns the model that comes with prose. The first call reads it, in about half a second. Later ones share it:
-// the stages of one process ask for it.
+// Load returns the model that comes with prose. The first call reads it, in about half a second. Later calls, by other
+// stages of the process, share it.
 func Load() (*Tagger, error) { return load() }
 
 var load = sync.OnceValues(read)
@@ -184,7 +183,7 @@ func (t *Tagger) Tags(words []string) []string {
 	return tags
 }
 
-// plainTag knows the tokens that prose recognises by their form.
+// plainTag tags the tokens that prose recognises by their form.
 func plainTag(word string) (string, bool) {
 	switch {
 	case word == "-":
@@ -199,7 +198,7 @@ func plainTag(word string) (string, bool) {
 	return "", false
 }
 
-// isAddress asks the regular expressions, which are slow, only about words that can match them.
+// isAddress applies the regular expressions, which are slow, only to words that can match them.
 func isAddress(word string) bool {
 	return (strings.Contains(word, ".") && commonregex.LinkRegex.MatchString(word)) ||
 		(strings.Contains(word, "@") && commonregex.EmailRegex.MatchString(word))

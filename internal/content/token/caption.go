@@ -7,12 +7,12 @@ import (
 // captionMarks are the characters that [PreCaption] drops.
 const captionMarks = `,.'!?"()*#:;~`
 
-// captionWords makes blanks of hyphens and slashes, then a word of the placeholder for people.
+// captionWords replaces hyphens and slashes by blanks.
 var captionWords = strings.NewReplacer("-", " ", "/", " ")
 
-// PreCaption returns a caption as ALBEF, TCL, GRIT-VLP and MAFA feed it to their models (pre_caption of dataset/utils.py):
-// lower case, without most punctuation, of at most maxWords words between blanks. Lower case and white space are what
-// Python means by them, for all of Unicode.
+// PreCaption returns a caption as ALBEF, TCL, GRIT-VLP and MAFA feed it to their models (pre_caption of
+// dataset/utils.py): lower case, without most punctuation, of at most maxWords words between blanks. Lower case and
+// white space are as in Python, for all of Unicode.
 func PreCaption(caption string, maxWords int) string {
 	text := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(captionMarks, r) {

@@ -30,7 +30,7 @@ type CLIP struct {
 	digest [sha256.Size]byte
 }
 
-// merge is what two neighbouring symbols become; the smallest rank goes first.
+// merge is the result of merging two neighbouring symbols; the smallest rank goes first.
 type merge struct{ rank, id int32 }
 
 const unmergeable = math.MaxInt32
@@ -44,7 +44,7 @@ func NewCLIP(gzipped io.Reader) (*CLIP, error) {
 	return NewCLIPOf(merges)
 }
 
-// NewCLIPOf reads the same file, unzipped.
+// NewCLIPOf is NewCLIP for the unzipped file.
 func NewCLIPOf(merges io.Reader) (*CLIP, error) {
 	c := &CLIP{merges: make(map[[2]int32]merge, clipMerges)}
 	ids := c.byteSymbols()
@@ -108,7 +108,7 @@ func (c *CLIP) byteSymbols() map[string]int32 {
 // Digest returns an identifier of the merges.
 func (c *CLIP) Digest() string { return hex.EncodeToString(c.digest[:]) }
 
-// FillID returns the id in the places behind a text: 0, as in OpenAI's code. Nothing sees them.
+// FillID returns the id after the end of a text: 0, as in OpenAI's code. The model ignores it.
 func (c *CLIP) FillID() int32 { return 0 }
 
 // Size returns the number of ids.

@@ -100,8 +100,9 @@ func isCaseIgnorable(r rune) bool {
 		strings.ContainsRune("'.:·\u0387\u055F\u05F4‘’\u2024\u2027\uFE13\uFE52\uFE55＇．：", r)
 }
 
-// unescapeHTML replaces character references once, as Python's html.unescape does. Names are the standard library's
-// business; numbers are handled here: it keeps control characters, wraps around above 32 bits and reads "&#x;" as one.
+// unescapeHTML replaces character references once, as Python's html.unescape does. Names are left to the standard
+// library. Numbers are decoded here, because the library keeps control characters, wraps around above 32 bits and
+// accepts "&#x;".
 func unescapeHTML(s string) string {
 	if strings.IndexByte(s, '&') < 0 {
 		return s
@@ -120,7 +121,7 @@ func unescapeHTML(s string) string {
 	return b.String()
 }
 
-// numericReference decodes the reference that s starts with; size is 0 when s does not start with "&#". Where no digit
+// numericReference decodes the reference at the start of s; size is 0 if s does not start with "&#". If no digit
 // follows, those two bytes stand for themselves.
 func numericReference(s string) (text string, size int) {
 	if !strings.HasPrefix(s, "&#") {
@@ -149,7 +150,7 @@ func numericReference(s string) (text string, size int) {
 }
 
 // referenced returns the text of a numeric reference: Windows-1252 for the C1 controls, nothing for other code points
-// that are not characters, U+FFFD for what is no code point at all.
+// that are not characters, U+FFFD for numbers that are no code points.
 func referenced(code rune) string {
 	switch {
 	case code == 0 || code > unicode.MaxRune || code >= 0xD800 && code <= 0xDFFF:

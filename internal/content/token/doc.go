@@ -1,7 +1,7 @@
 // Package token turns captions into token ids: BERT's uncased WordPiece, for the text and fusion encoders, and CLIP's
 // byte-pair encoding and SigLIP's unigram model, for off-the-shelf encoders. [BuildVocab] makes a WordPiece vocabulary from captions.
 //
-// In come caption strings and a vocabulary; out come ids. Guarantees:
+// It turns caption strings into ids of a vocabulary. Guarantees:
 //
 //  1. Same ids as the reference tokenizers (BertTokenizer of transformers, uncased; SimpleTokenizer of openai/CLIP
 //     without its optional ftfy repair; SentencePiece), special tokens of BERT and CLIP written out in a caption included.
@@ -11,7 +11,7 @@
 //
 // Tokenizers are immutable and safe for concurrent use.
 //
-// Why own code: of the kept Go libraries only sugarme/tokenizer does both encodings. Its v0.3.0 gets 6 of our 107
-// reference texts wrong (accents, no-break spaces, Hangul, joiners, written-out special tokens) and panics on
-// "ß İstanbul ı", takes 77 µs a caption where this package takes 3, and brings eight modules along.
+// No other library is used: of the Go libraries considered, only sugarme/tokenizer does both encodings. Its v0.3.0 gets
+// 6 of our 107 reference texts wrong (accents, no-break spaces, Hangul, joiners, written-out special tokens) and panics
+// on "ß İstanbul ı", takes 77 µs a caption where this package takes 3, and adds eight modules.
 package token

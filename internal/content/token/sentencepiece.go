@@ -11,18 +11,18 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// sentencePiece is a unigram model of SentencePiece: pieces with scores, and the rules that normalise a text before.
+// sentencePiece is a unigram model of SentencePiece: pieces with scores, and the rules that normalise a text first.
 type sentencePiece struct {
 	size     int
-	controls map[string]int32 // pieces that no text has
+	controls map[string]int32 // pieces that occur in no text
 	unknown  int32
 	pieces   trie
-	marks    trie // symbols that the user has defined, which nothing normalises
+	marks    trie // user-defined symbols, which are not normalised
 	scores   []float32
 	least    float32 // score of an ordinary piece
 	rules    charsmap
 
-	prefix, squeeze, escape bool // a space before the text; no space twice or at the ends; spaces are written as spaceMark
+	prefix, squeeze, escape bool // add a space before the text; collapse and trim spaces; write spaces as spaceMark
 }
 
 const (
@@ -184,7 +184,7 @@ func (p *sentencePiece) normalizer(message []byte) error {
 	})
 }
 
-// step returns what the beginning of a text becomes, and the bytes that this takes of it.
+// step returns the replacement of the beginning of a text, and the number of bytes replaced.
 func (p *sentencePiece) step(text string) (string, int) {
 	if _, n := p.marks.longest(text); n > 0 {
 		return text[:n], n
@@ -199,7 +199,7 @@ func (p *sentencePiece) step(text string) (string, int) {
 	return text[:n], n
 }
 
-// normal returns the text as the pieces have it.
+// normal returns the normalised text.
 func (p *sentencePiece) normal(text string) string {
 	var b strings.Builder
 	space := " "
@@ -347,7 +347,7 @@ func parseCharsmap(data []byte) (charsmap, error) {
 	return c, nil
 }
 
-// longest returns what the longest beginning of text that has a rule becomes, and its length.
+// longest returns the replacement for the longest beginning of text that has a rule, and its length.
 func (c charsmap) longest(text string) (to string, n int) {
 	if len(c.units) == 0 {
 		return "", 0
@@ -370,5 +370,5 @@ func (c charsmap) longest(text string) (to string, n int) {
 	return to, n
 }
 
-// offset reads where the children of a unit of the double array lie.
+// offset returns the position of the children of a unit of the double array.
 func offset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }

@@ -57,8 +57,9 @@ func (t *SigLIP) Encode(text string, limit int) []int32 {
 	return append(ids[:min(len(ids), max(limit, 1)-1)], t.EndID)
 }
 
-// canonical does what the authors do to a caption (big_vision's canonicalization), after HTML is unescaped twice as in
-// open_clip: underscores become spaces, other ASCII punctuation goes, letters become small, and white space is one space.
+// canonical normalizes a caption like the authors (big_vision's canonicalization), after unescaping HTML twice as in
+// open_clip: underscores become spaces, other ASCII punctuation is removed, letters are lower-cased, and white space is
+// collapsed.
 func canonical(text string) string {
 	text = unescapeHTML(unescapeHTML(text))
 	text = strings.Map(func(r rune) rune {

@@ -115,7 +115,8 @@ func isPunctuation(r rune) bool {
 	return unicode.Is(unicode.P, r)
 }
 
-// isHan reports whether r is in a block of Chinese characters, each of which is a word of its own. Kana and Hangul are not.
+// isHan reports whether r is in a block of Chinese characters, each of which is a separate word. Kana and Hangul are
+// not.
 func isHan(r rune) bool {
 	if r < 0x3400 {
 		return false
@@ -124,7 +125,7 @@ func isHan(r rune) bool {
 		r >= 0x20000 && r <= 0x2A6DF || r >= 0x2A700 && r <= 0x2CEAF || r >= 0x2F800 && r <= 0x2FA1F
 }
 
-// collapseBlanks makes one plain blank of every run of two or more blanks. A single blank stays what it is.
+// collapseBlanks replaces every run of two or more blanks by one space. A single blank stays unchanged.
 func collapseBlanks(text string) string {
 	var out strings.Builder
 	out.Grow(len(text))
@@ -154,7 +155,7 @@ func collapseBlanks(text string) string {
 	return out.String()
 }
 
-// isPythonSpace tells whether Python's \s matches a character of a str.
+// isPythonSpace reports whether Python's \s matches a character of a str.
 func isPythonSpace(r rune) bool {
 	switch {
 	case r >= '\t' && r <= '\r', r >= 0x1c && r <= 0x20, r == 0x85, r == 0xa0, r == 0x1680:
@@ -165,8 +166,8 @@ func isPythonSpace(r rune) bool {
 	return false
 }
 
-// pythonLower returns the text in lower case as Python's str.lower does. The capital sigma at the end of a word is what
-// libraries differ in: Python passes over characters that are ignorable even if they are letters.
+// pythonLower returns the text in lower case as Python's str.lower does. Libraries differ in the capital sigma at the
+// end of a word: Python skips ignorable characters even if they are letters.
 func pythonLower(text string) string {
 	fold := cases.Lower(language.Und, cases.HandleFinalSigma(false))
 	if !strings.ContainsRune(text, capitalSigma) {
@@ -194,7 +195,7 @@ func pythonLower(text string) string {
 
 const capitalSigma = 'Σ'
 
-// endsWord tells whether a cased letter stands before position i and none after it, ignorable characters aside.
+// endsWord reports whether a cased letter precedes position i and none follows it, ignoring ignorable characters.
 func endsWord(text []rune, i int) bool {
 	before, after := i-1, i+1
 	for before >= 0 && ignorable(text[before]) {
@@ -206,12 +207,12 @@ func endsWord(text []rune, i int) bool {
 	return before >= 0 && cased(text[before]) && (after == len(text) || !cased(text[after]))
 }
 
-// cased tells whether a character has Unicode's property Cased.
+// cased reports whether a character has Unicode's property Cased.
 func cased(r rune) bool {
 	return unicode.In(r, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Other_Lowercase, unicode.Other_Uppercase)
 }
 
-// ignorable tells whether a character has Unicode's property Case_Ignorable.
+// ignorable reports whether a character has Unicode's property Case_Ignorable.
 func ignorable(r rune) bool {
 	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) || strings.ContainsRune(insideWords, r)
 }

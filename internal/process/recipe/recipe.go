@@ -1,4 +1,4 @@
-// Package recipe knows the settings with which each paper pre-trains.
+// Package recipe contains the papers' settings for pre-training.
 //
 // A recipe is a list of variables and values, each with the section that it comes from. [Overlay] puts the values of
 // the recipe that RECIPE names beneath an environment: a variable that is set there stays. Where a paper counts epochs
