@@ -14,39 +14,39 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Result says what came out in one lane of a topic.
+// Result is the comparison of one lane of a topic.
 type Result struct {
 	Topic   schemas.Topic `json:"topic"`
 	Lane    int           `json:"lane"`
 	Records int64         `json:"records"`           // equal records, from the first on
 	Equal   bool          `json:"equal"`             // all records are equal
 	Moved   int64         `json:"moved,omitempty"`   // references to spooled images that name another folder or offset
-	Differs string        `json:"differs,omitempty"` // what differs in the first record that differs, or why nothing can be said
+	Differs string        `json:"differs,omitempty"` // the first difference, or why the lane cannot be compared
 }
 
 // follower compares one lane of a topic while the replay writes it.
 type follower struct {
 	topic    schemas.Topic
 	want     Lane
-	ended    bool // nothing follows in the original
+	ended    bool // the original's lane has ended
 	original *stream.Log
 	replayed *stream.Log
 	places   *places
 
 	compared func()          // called for every record of the replay
-	enough   func()          // called when the rest of the work needs no more records
-	stopped  <-chan struct{} // closed when the stages write no more
+	enough   func()          // called when this lane needs no more records
+	stopped  <-chan struct{} // closed when the stages have ended
 
 	digest *stream.Digest // of the replay
 	seen   *stream.Digest // of the original
-	blind  error          // why the original cannot be read
+	blind  error          // why the original can no longer be read
 }
 
-// follow compares until every record is there, one differs, or live ends. Then it concludes from what is there.
+// follow compares until every record has arrived, one differs, or live ends. Then it judges the records so far.
 func (f *follower) follow(ctx, live context.Context) (Result, error) {
 	defer f.enough()
 	f.digest, f.seen = stream.NewDigest(), stream.NewDigest()
-	if f.want.Records > 0 { // without this check, its reader would wait for the others
+	if f.want.Records > 0 { // otherwise the reader would wait for the missing ones
 		last, err := f.original.LastSeq(ctx, f.topic, f.want.Lane)
 		if err != nil {
 			return Result{}, fmt.Errorf("reading the original: %w", err)
@@ -81,7 +81,7 @@ func (f *follower) follow(ctx, live context.Context) (Result, error) {
 	return f.conclude(r)
 }
 
-// conclude decides about a lane in which no single record differs.
+// conclude judges a lane in which no record differs.
 func (f *follower) conclude(r Result) (Result, error) {
 	r.Moved = f.places.moved
 	switch {
@@ -97,8 +97,8 @@ func (f *follower) conclude(r Result) (Result, error) {
 	return r, nil
 }
 
-// replay yields the records of the replay as they come. When live ends, it yields the records that are there. It
-// stops after as many as are wanted, unless the original has ended. Then it also yields those that are too many.
+// replay yields the replay's records as they arrive, and after the end of live those that have been written. It stops
+// at the number of records in the manifest, unless the original has ended: then it yields any records beyond that.
 func (f *follower) replay(ctx, live context.Context) iter.Seq2[stream.Record, error] {
 	return func(yield func(stream.Record, error) bool) {
 		r := open(f.replayed, f.topic, f.want.Lane)
@@ -133,15 +133,15 @@ func (f *follower) replay(ctx, live context.Context) iter.Seq2[stream.Record, er
 	}
 }
 
-// followBytes is the number of bytes read ahead on each side of a comparison. There is one comparison for every lane
-// of every topic.
+// followBytes is the number of bytes read ahead on each side of a comparison. Every lane of every topic has a
+// comparison.
 const followBytes = 256 << 10
 
 func open(log *stream.Log, topic schemas.Topic, lane int) *stream.Reader {
 	return log.OpenReader(topic, lane, stream.Position{}, stream.ReaderOptions{MaxBytes: followBytes, Name: "replay"})
 }
 
-// nextOf returns the next record like Next, but drops what is not of the sequence.
+// nextOf is [stream.Reader.Next] without foreign records.
 func nextOf(ctx context.Context, r *stream.Reader) (stream.Record, error) {
 	for {
 		rec, err := r.Next(ctx)
@@ -151,7 +151,7 @@ func nextOf(ctx context.Context, r *stream.Reader) (stream.Record, error) {
 	}
 }
 
-// compare returns what differs between a record of the replay and the next of the original.
+// compare returns the difference between a record of the replay and the next record of the original, "" if there is none.
 func (f *follower) compare(ctx context.Context, rec stream.Record, original *stream.Reader) (string, error) {
 	if f.blind != nil {
 		return "", nil
@@ -181,7 +181,7 @@ func (f *follower) compare(ctx context.Context, rec stream.Record, original *str
 	switch {
 	case found:
 		return d.String(), nil
-	case f.places.moved == moved: // the same values, encoded in another way
+	case f.places.moved == moved: // the same values in another encoding
 		return msgvalue.Difference{A: want.Value, B: rec.Value}.String(), nil
 	}
 	return "", nil
@@ -213,13 +213,13 @@ func (r *Report) Print(w io.Writer) error {
 		sum += fmt.Sprintf(", %d lanes differ", n)
 	}
 	if r.Stalled {
-		sum += "; nothing came any more, so the stages were stopped"
+		sum += "; no record came for as long as --patience, so the stages were stopped"
 	}
 	if r.Unfinished {
-		sum += "; training did not come to its end by itself, so its last step and checkpoint may be missing"
+		sum += "; training did not end by itself, so its last step and checkpoint may be missing"
 	}
 	if r.Tombstones > 0 {
-		sum += fmt.Sprintf("; %d tombstones hold in the replay from its beginning, so it differs where the original has used what they take back", r.Tombstones)
+		sum += fmt.Sprintf("; %d tombstones apply to the replay from its start, so it differs where the original used a pair before its tombstone", r.Tombstones)
 	}
 	_, err := fmt.Fprintln(w, sum)
 	return err

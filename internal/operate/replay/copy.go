@@ -18,8 +18,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// copyPairs copies the pairs of a manifest from one namespace to the other. It goes on with a copy that was
-// interrupted, and checks that the copy is whole.
+// copyPairs copies the pairs of a manifest from one namespace to the other. It continues an interrupted copy, and checks
+// that the copy is complete.
 func copyPairs(ctx context.Context, m *Manifest, from, to *stream.Log) ([]shifts, error) {
 	all := make([]shifts, m.Lanes)
 	publisher := to.NewPublisher(stream.PublisherOptions{Name: "replay"})
@@ -46,8 +46,8 @@ func copyPairs(ctx context.Context, m *Manifest, from, to *stream.Log) ([]shifts
 	return all, nil
 }
 
-// copySkips lets the replay's readers pass over what operators have given up in the original. A replay has the same
-// seqs. What was foreign in the original is not made again.
+// copySkips makes the replay's readers skip the records that operators skipped in the original. A replay has the same
+// seqs. It has no foreign records, so skips of those are left out.
 func copySkips(ctx context.Context, from, to *stream.Log) error {
 	skips, err := from.Skips(ctx)
 	if err != nil {
@@ -57,7 +57,7 @@ func copySkips(ctx context.Context, from, to *stream.Log) error {
 		if s.To.Seq == s.From.Seq {
 			continue
 		}
-		s.From.Offset, s.To.Offset = s.From.Seq, s.To.Seq // or further on, behind repetitions
+		s.From.Offset, s.To.Offset = s.From.Seq, s.To.Seq // or later, after repetitions
 		if err := to.Skip(ctx, s); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func copyLane(ctx context.Context, r Range, from, to *stream.Log, publisher *str
 	return found, nil
 }
 
-// isCopied reports whether the next record of the copy is this one. It returns false when there is none.
+// isCopied reports whether the next record of the copy equals rec. It returns false at the end of the copy.
 func isCopied(rec stream.Record, there func() (stream.Record, error, bool)) (bool, error) {
 	got, err, ok := there()
 	switch {
@@ -115,8 +115,8 @@ func isCopied(rec stream.Record, there func() (stream.Record, error, bool)) (boo
 // ErrNamespace marks the refusal of a namespace.
 var ErrNamespace = errors.New("choose another namespace")
 
-// checkCopy compares a lane of the copy with the manifest. A produce request that was repeated after its answer got
-// lost leaves pairs behind twice, and they would be counted as duplicates of their group.
+// checkCopy compares a lane of the copy with the manifest. A produce request that is repeated after its answer was lost
+// may write pairs twice, and the indexer would count them as duplicates.
 func checkCopy(ctx context.Context, r Range, to *stream.Log) error {
 	d, err := to.Digest(ctx, schemas.Pairs, r.Lane, stream.Position{}, -1)
 	switch {
@@ -130,10 +130,10 @@ func checkCopy(ctx context.Context, r Range, to *stream.Log) error {
 	return nil
 }
 
-// spooled is the URI of a tar of spooled images: a lane's folder, and the offset of the pair that began the tar.
+// spooled matches the URI of a tar of spooled images: the folder of a lane, and the offset of the tar's first pair.
 var spooled = regexp.MustCompile(`^(file://.*)/lane-([0-9]{5,})/([0-9]{20})\.tar$`)
 
-// shift says how offsets of the copied pairs relate to those of the original, from one offset of the copy on.
+// shift maps offsets of the copy to offsets of the original, from one offset of the copy on.
 type shift struct{ copied, original int64 }
 
 // shifts are the shifts of one lane, ascending. There are several if the original has gaps.
@@ -151,7 +151,7 @@ func (s shifts) original(copied int64) int64 {
 	return at
 }
 
-// places compares references to spooled images.
+// places compares references to spooled images of a lane.
 type places struct {
 	namespace string
 	lane      int
@@ -180,10 +180,10 @@ func (p *places) same(path string, original, replayed any) bool {
 	return true
 }
 
-// FollowWeights lets the replay's encoder use the weights of the original's from the same records on, where that
-// followed the trainer. It copies their files from the original's folder of checkpoints to the replay's. The replay's
-// trainer makes the files again that are not there any more, at their steps; FollowWeights returns these, and without a
-// trainer it refuses.
+// FollowWeights makes the replay's encoder load the same weights at the same records as the original's, if that encoder
+// followed the trainer. It copies the files of the weights from the original's folder of checkpoints to the replay's. It
+// returns the files that no longer exist: the replay's trainer writes them again at their steps. Without a trainer it
+// refuses them.
 func (m *Manifest) FollowWeights(ctx context.Context, to *stream.Log, folder string, withoutTrainer bool) (gone []string, err error) {
 	if len(m.Choices) == 0 {
 		return nil, nil
@@ -195,7 +195,7 @@ func (m *Manifest) FollowWeights(ctx context.Context, to *stream.Log, folder str
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			gone = append(gone, weights.File(from, w.Fingerprint))
-			if w.SHA256 != "" { // else nobody has said at which step they were made
+			if w.SHA256 != "" { // else the step that made them is not known
 				again = append(again, w)
 			}
 		case err != nil:
@@ -203,7 +203,7 @@ func (m *Manifest) FollowWeights(ctx context.Context, to *stream.Log, folder str
 		}
 	}
 	if len(gone) > 0 && withoutTrainer {
-		return nil, fmt.Errorf("the encoder has used weights whose file %s is gone, and nobody makes it again: put it back, or replay with the trainer", gone[0])
+		return nil, fmt.Errorf("the encoder has used weights whose file %s is gone, and nothing makes it again without a trainer: put it back, or replay with the trainer", gone[0])
 	}
 	if err := weights.Want(ctx, to, again...); err != nil {
 		return nil, err

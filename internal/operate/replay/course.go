@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// thresholds returns those of the run's trainer. A run without these settings has MAFA's.
+// thresholds returns the thresholds of the run's trainer, by default those of MAFA.
 func thresholds(settings map[string]string) (t compare.Thresholds, err error) {
 	t = compare.Thresholds{High: 0.8, Low: 0.5}
 	for name, into := range map[string]*float64{"ECM_HIGH": &t.High, "ECM_LOW": &t.Low} {
@@ -28,7 +28,7 @@ func thresholds(settings map[string]string) (t compare.Thresholds, err error) {
 	return t, nil
 }
 
-// mined takes up a mini-batch, and returns the fingerprint of the Con-D that has scored it.
+// mined adds a mini-batch to the course, and returns the fingerprint of the Con-D that scored it.
 func (d *describer) mined(rec stream.Record) string {
 	b, ok := stream.As[*schemas.ScoredBatch](rec)
 	d.mu.Lock()
@@ -41,7 +41,7 @@ func (d *describer) mined(rec stream.Record) string {
 	return b.Model
 }
 
-// whatCame returns the course of the run, whose mini-batches have been read.
+// whatCame returns the course of the run after all mini-batches have been read.
 func (d *describer) whatCame(ctx context.Context) (*compare.Course, error) {
 	for rec, err := range d.log.Records(ctx, schemas.ProgressLog, 0, stream.Position{}, -1) {
 		if err != nil {
@@ -55,7 +55,7 @@ func (d *describer) whatCame(ctx context.Context) (*compare.Course, error) {
 	}
 	status, err := inspect.NewCollector(d.log, 0).Collect(ctx, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("describing what became of the pairs: %w", err)
+		return nil, fmt.Errorf("describing the account of the pairs: %w", err)
 	}
 	a := status.Account
 	return d.course.Course(compare.Pairs{

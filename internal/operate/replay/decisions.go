@@ -9,18 +9,18 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/scope"
 )
 
-// FollowAsked lets every group of the replay ask the groups that the original has asked.
+// FollowAsked makes every group of the replay search the closed groups that it searched in the original.
 func (m *Manifest) FollowAsked(ctx context.Context, to *stream.Log) error {
 	return scope.Notes.Repeat(ctx, to, m.Asked, func(got, want scope.Choice) error {
 		if got.Equal(want) {
 			return nil
 		}
-		return fmt.Errorf("%w: group %d/%d asks the segments %v, and %v in the original", ErrNamespace, want.Lane, want.Group, got.Segments, want.Segments)
+		return fmt.Errorf("%w: group %d/%d searches the segments %v, and %v in the original", ErrNamespace, want.Lane, want.Group, got.Segments, want.Segments)
 	})
 }
 
-// FollowJudgements lets the replay's discriminator count what people had said of connections at each place of the
-// original.
+// FollowJudgements makes the replay's discriminator count the judgements that the original's had counted before each
+// group and epoch.
 func (m *Manifest) FollowJudgements(ctx context.Context, to *stream.Log) error {
 	return feedback.Notes.Repeat(ctx, to, m.Judged, func(got, want feedback.Count) error {
 		if got == want {

@@ -27,7 +27,7 @@ func TestReplayAsksTheSameGroups(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	m.Asked[1].Segments[0].Digest = "cd"
-	if err := m.FollowAsked(t.Context(), log); !errors.Is(err, ErrNamespace) || !strings.Contains(err.Error(), "group 1/3 asks the segments") {
+	if err := m.FollowAsked(t.Context(), log); !errors.Is(err, ErrNamespace) || !strings.Contains(err.Error(), "group 1/3 searches the segments") {
 		t.Errorf("%v, want an error about group 1/3", err)
 	}
 }

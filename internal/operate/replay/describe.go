@@ -20,17 +20,17 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// DescribeOptions say what a manifest is about besides the log.
+// DescribeOptions hold what the log does not say of a run.
 type DescribeOptions struct {
 	Settings map[string]string // see Settings
-	Open     bool              // describe a run that has not ended, as far as it has come
+	Open     bool              // accept a run that has not ended, and describe its records so far
 }
 
-// lanesAtOnce is the number of lanes that are read at one time.
+// lanesAtOnce is the number of lanes that are read at the same time.
 const lanesAtOnce = 8
 
-// Describe makes the manifest of the run in a log's namespace. The stages may be running. If the run has not ended,
-// the manifest may hold what they write meanwhile, or not.
+// Describe returns the manifest of the run in a log's namespace. The stages may be running. If the run has not ended,
+// the manifest may or may not include records that they write meanwhile.
 func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifest, error) {
 	cfg := log.Config()
 	m := &Manifest{
@@ -53,7 +53,7 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 	if err := all.Wait(); err != nil {
 		return nil, err
 	}
-	notes, err := weights.Read(ctx, log) // behind the records, so that it has the choices of all of them
+	notes, err := weights.Read(ctx, log) // after the records, so that it includes the choices for all of them
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 	return m, nil
 }
 
-// noteModels notes the topics whose records are of several models, although the encoder followed no trainer.
+// noteModels records the topics whose records are of several models, unless the encoder followed the trainer.
 func (m *Manifest) noteModels() {
 	if len(m.Choices) > 0 {
 		return
@@ -102,8 +102,8 @@ type describer struct {
 	course *compare.Recorder
 }
 
-// lane describes one lane, from its end to its beginning. What an output holds comes from inputs that lane reads
-// later, and so they are all there.
+// lane describes one lane, from the last topic to the first. The records of a topic are made of earlier topics', which
+// lane reads later, so it misses none of them.
 func (d *describer) lane(ctx context.Context, lane int) error {
 	ended := true
 	var unfinished error
@@ -125,13 +125,13 @@ func (d *describer) lane(ctx context.Context, lane int) error {
 		default:
 			if !s.final {
 				ended = false
-				unfinished = fmt.Errorf("lane %d has not come to its end in %s yet: wait until `pairstream status` calls it done, or give --open", lane, t.Topic)
+				unfinished = fmt.Errorf("lane %d has not ended in %s yet: wait until `pairstream status` calls it done, or use --open", lane, t.Topic)
 			}
 		}
 	}
 	if ended && blocks != batches {
 		ended = false
-		unfinished = fmt.Errorf("lane %d has %d batches and features of %d: wait until `pairstream status` calls it done, or give --open", lane, batches, blocks)
+		unfinished = fmt.Errorf("lane %d has %d batches and features of %d: wait until `pairstream status` calls it done, or use --open", lane, batches, blocks)
 	}
 	r, final, err := d.pairs(ctx, lane)
 	if err != nil {
@@ -139,7 +139,7 @@ func (d *describer) lane(ctx context.Context, lane int) error {
 	}
 	if !final {
 		ended = false
-		unfinished = fmt.Errorf("lane %d has not ended: `pairstream seal --final` ends it, and --open describes what is there so far", lane)
+		unfinished = fmt.Errorf("lane %d has not ended: `pairstream seal --final` ends it, and --open describes its records so far", lane)
 	}
 	r.Ended = ended
 	d.manifest.Pairs[lane] = r
@@ -149,7 +149,7 @@ func (d *describer) lane(ctx context.Context, lane int) error {
 	return nil
 }
 
-// pairs describes a lane of `pairs`. It refuses a lane if retention has removed what the run began with.
+// pairs describes a lane of `pairs`. It refuses a lane whose first pairs were removed by retention.
 func (d *describer) pairs(ctx context.Context, lane int) (Range, bool, error) {
 	b, err := d.log.Bounds(ctx, schemas.Pairs, lane)
 	if err != nil {
@@ -159,7 +159,7 @@ func (d *describer) pairs(ctx context.Context, lane int) (Range, bool, error) {
 		if err != nil {
 			return Range{}, false, fmt.Errorf("describing embeddings, lane %d: %w", lane, err)
 		}
-		// The mark lies after the pair of this record.
+		// The mark points after the pair of this record.
 		if mark, err := stream.MarkOf(rec); err == nil && mark.Input(schemas.Pairs).Offset > 0 && mark.Input(schemas.Pairs).Offset <= b.Start {
 			return Range{}, false, fmt.Errorf("retention has removed pairs of lane %d that the run began with: all before offset %d are gone", lane, b.Start)
 		}
@@ -172,7 +172,7 @@ func (d *describer) pairs(ctx context.Context, lane int) (Range, bool, error) {
 	return Range{Lane: lane, Start: b.Start, End: b.End, Records: s.digest.Records, Digest: s.digest.Sum()}, s.final, nil
 }
 
-// scanned is what one pass over a lane finds out.
+// scanned is the result of one pass over a lane.
 type scanned struct {
 	digest  *stream.Digest
 	batches int64
@@ -212,7 +212,7 @@ func (d *describer) addModel(m Model) {
 	}
 }
 
-// fingerprint returns that of the model which made a record, "" when the record names none.
+// fingerprint returns the fingerprint of the model that made a record, "" if the record has none.
 func fingerprint(rec stream.Record) string {
 	v, err := msgvalue.Decode(rec.Value)
 	if err != nil {

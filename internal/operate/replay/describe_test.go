@@ -29,7 +29,7 @@ func TestDescribeRefusesWhatIsNotFinished(t *testing.T) {
 	}
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored} {
-		refused("has not come to its end in " + string(topic) + " yet: wait until `pairstream status` calls it done")
+		refused("has not ended in " + string(topic) + " yet: wait until `pairstream status` calls it done")
 		for lane := range testLanes {
 			must.Do(t, p.PublishSeq(t.Context(), topic, lane, 0, stream.Mark{}, final))
 		}

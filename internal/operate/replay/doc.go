@@ -1,26 +1,24 @@
-// Package replay runs a run again beside the original and says whether the same came out.
+// Package replay repeats a run beside the original and reports the first record that differs.
 //
-// A [Manifest] describes a run. It says which offsets of `pairs` the run read, lane by lane, with which settings and
-// models. It holds the digest of every lane of every topic that the stages wrote. [Run] copies those pairs into
-// another namespace and lets the stages work on them. It compares what they write with the original, record by record
-// as it appears.
+// A [Manifest] describes a run: the offsets of `pairs` that it read in each lane, its settings, its models, and the
+// digest of every lane of every topic that the stages wrote. [Run] copies those pairs into another namespace and starts
+// the stages there. It compares their records with the original's as they appear.
 //
-// A comparison sees what a reader of the log sees: schema, seq and value of every record, each once, in order. So it
-// does not matter how many processes ran a stage, who owned which lane, or how often something was killed and
-// repeated. The comparison leaves out what a record's place in the log says (offsets, times, resume marks): offsets
-// of a copy begin anew.
+// The comparison covers the schema, seq and value of every record, each once, in order, as a reader of the log sees
+// them. The number of processes of a stage, the owners of lanes, and kills and repetitions change nothing. Offsets, times
+// and resume marks are left out, because the offsets of a copy start at 0.
 //
-// There is one trace of offsets in values. Images that came inline are spooled into tars named by the offset of a
-// pair, and a replay has its own folder of them. Such a reference counts as equal if it names the same lane, the same
-// pair and the same bytes of its tar. The result says how many there were ("but for").
+// One kind of value contains an offset. The encoder spools inline images into tars that are named after the offset of a
+// pair, and a replay spools into a folder of its own. Such a reference counts as equal if it names the same lane, the
+// same pair and the same bytes of its tar. The result counts these references ("equal but for").
 //
 // Guarantees:
 //
-//  1. A lane is called equal only in two cases. Either the digest of what the replay wrote is that of the manifest.
-//     Or every record was compared with the original's and differs in the places of spooled images alone.
-//  2. Nothing in the original's namespace is written. A replay refuses a namespace whose pairs are not a beginning of
-//     the copy. A replay that was interrupted goes on when it is started again.
+//  1. A lane is reported as equal in two cases only. Either the digest of the replay's records is that of the manifest,
+//     or every record was compared with the original's and they differ only in references to spooled images.
+//  2. A replay writes nothing to the original's namespace. It refuses a namespace whose pairs are not the first part of
+//     the copy. An interrupted replay continues when it is started again.
 //  3. Copied pairs keep key, headers and bytes. The copy is read back and compared before the stages start.
 //
-// The package runs no stage itself: the caller brings a [Runner].
+// The package starts no stage itself: the caller passes a [Runner].
 package replay

@@ -27,8 +27,7 @@ func Settings(known []config.Setting, environ map[string]string) map[string]stri
 	return values
 }
 
-// IsPlace reports whether a setting says where a process is, what it talks to and how it proves who it is, not what it
-// makes of its input.
+// IsPlace reports whether a setting concerns the process, its connections and its credentials, and not its results.
 func IsPlace(variable string) bool {
 	for _, prefix := range []string{"KAFKA_", "HTTP_", "HEALTH_", "LOG_", "CONSOLE_", "INGEST_", "MASTER_", "RANK_", "OTEL_"} {
 		if strings.HasPrefix(variable, prefix) {
@@ -42,14 +41,14 @@ func IsPlace(variable string) bool {
 	return false
 }
 
-// elsewhere matches the beginning of a URL, as values with places in them have it.
+// elsewhere matches the scheme of a URL at the beginning of a value.
 var elsewhere = regexp.MustCompile(`^\s*([A-Za-z][A-Za-z0-9+.-]*)://`)
 
-// programs are the endings of files that hold a program beside their weights: TorchScript.
+// programs are the extensions of weights files that contain a program: TorchScript.
 var programs = []string{".pt", ".ts", ".torchscript"}
 
-// opens returns what a value would open that the manifest of a stranger may not: a connection that gets credentials or
-// pictures, or a program. It returns "" for all others.
+// opens names what a value would open that a stranger's manifest must not: a connection, which may receive credentials or
+// pictures, or a program. It returns "" for other values.
 func opens(s config.Setting, value string) string {
 	switch {
 	case s.Secret:
@@ -67,7 +66,7 @@ func opens(s config.Setting, value string) string {
 	return ""
 }
 
-// warnUnknown says what became of a setting that this version does not have. It is silent where the value holds anyway.
+// warnUnknown warns of a setting that this version does not have, unless its value still holds.
 func warnUnknown(warn func(format string, args ...any), name string, settings map[string]string) {
 	line, _, known := config.RemovedSetting(name, settings)
 	switch {
@@ -81,14 +80,13 @@ func warnUnknown(warn func(format string, args ...any), name string, settings ma
 // Place is where a replay runs.
 type Place struct {
 	Namespace   string
-	Checkpoints string            // folder of its own for the trainer
+	Checkpoints string            // the trainer's folder
 	Overrides   map[string]string // settings that differ from those of the manifest
 }
 
-// Environ returns the environment of a replay. A manifest may come from a stranger, so connections, places and secrets
-// come from environ and the overrides alone, and so does what a value of the manifest would open (see opens).
-// Everything else comes from the manifest and the overrides. Warnings say what was left out and what may make the
-// replay differ.
+// Environ returns the environment of a replay. Since a manifest may come from a stranger, connections, places and secrets
+// come only from environ and the overrides, as do values that would open something (see opens). All other settings come
+// from the manifest and the overrides. Warnings list what was left out and what may make the replay differ.
 func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p Place) (values map[string]string, warnings []string) {
 	values = make(map[string]string)
 	settings := make(map[string]config.Setting)
@@ -134,9 +132,9 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 	}
 	values["NAMESPACE"], values["LANES"] = p.Namespace, strconv.Itoa(m.Lanes)
 	values["CHECKPOINT_DIR"], values["TRAIN_EXIT_AT_END"] = p.Checkpoints, "true"
-	values["RANK"], values["WORLD_SIZE"] = "0", "1" // which makes what several ranks make
+	values["RANK"], values["WORLD_SIZE"] = "0", "1" // its records are those of several ranks
 	for _, beside := range []string{"EVAL_EVERY", "EVAL_DATA", "CHECKPOINT_BEST", "CHECKPOINT_UPLOAD"} {
-		delete(values, beside) // records do not depend on it, and copies of the original's checkpoints stay what they are
+		delete(values, beside) // records do not depend on these, and copies of the original's checkpoints must not change
 	}
 	for _, listener := range []string{"LIVE_ADDR", "HTTP_ADDR", "HEALTH_ADDR", "INGEST_ADDR"} {
 		delete(values, listener)

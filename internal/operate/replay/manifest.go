@@ -22,26 +22,26 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// manifestVersion changes when a manifest cannot be read as before.
+// manifestVersion is raised when older programs cannot read a new manifest.
 const manifestVersion = 1
 
 // Manifest describes a run.
 type Manifest struct {
 	Version    int               `json:"version"`
-	Pairstream string            `json:"pairstream"` // informative: the program that wrote the manifest
+	Pairstream string            `json:"pairstream"` // version of the program that wrote the manifest, for people
 	Namespace  string            `json:"namespace"`
 	Lanes      int               `json:"lanes"`
 	Seed       string            `json:"seed"`
-	Settings   map[string]string `json:"settings"`          // effective values; no secrets, nothing about connections
+	Settings   map[string]string `json:"settings"`          // effective values, without secrets and connections
 	Models     []Model           `json:"models"`            // fingerprints of the models whose results are in the records
-	Weights    []weights.Weights `json:"weights,omitempty"` // the files that an encoder which followed the trainer has used
-	Choices    []weights.Choice  `json:"choices,omitempty"` // from where on each lane has used them
-	Judged     []feedback.Count  `json:"judged,omitempty"`  // what people had said of connections, from where on it counts
-	Asked      []scope.Choice    `json:"asked,omitempty"`   // which closed groups each group has asked, where it might ask those of all lanes
-	Changed    []string          `json:"changed,omitempty"` // what differed between two starts of the run, for people: a replay has the last of it alone
+	Weights    []weights.Weights `json:"weights,omitempty"` // files used by an encoder that followed the trainer
+	Choices    []weights.Choice  `json:"choices,omitempty"` // the record of each lane from which it used them
+	Judged     []feedback.Count  `json:"judged,omitempty"`  // judgements of connections, and the batches from which they count
+	Asked      []scope.Choice    `json:"asked,omitempty"`   // the closed groups that each group searched, with NEIGHBORS_SCOPE=all
+	Changed    []string          `json:"changed,omitempty"` // differences between two starts of the run, for people; a replay repeats the last start only
 	Pairs      []Range           `json:"pairs"`             // by lane
 	Topics     []Topic           `json:"topics"`
-	Course     *compare.Course   `json:"course,omitempty"` // what came of it, for people; nil: an older version wrote the manifest
+	Course     *compare.Course   `json:"course,omitempty"` // results of the run, for people; nil in manifests of older versions
 }
 
 // Model is a model that left its fingerprint in the records of a topic.
@@ -50,23 +50,23 @@ type Model struct {
 	Fingerprint string        `json:"fingerprint"`
 }
 
-// Range is what the run read of one lane of `pairs`.
+// Range holds the records of one lane of `pairs` that the run read.
 type Range struct {
 	Lane    int    `json:"lane"`
 	Start   int64  `json:"start"` // offset of the first record
 	End     int64  `json:"end"`   // offset after the last one
 	Records int64  `json:"records"`
 	Digest  string `json:"digest"`
-	Ended   bool   `json:"ended"` // with a final seal that every stage has reached
+	Ended   bool   `json:"ended"` // every stage has reached the final seal
 }
 
-// Topic is what the run wrote to one topic.
+// Topic describes the records that the run wrote to one topic.
 type Topic struct {
 	Topic schemas.Topic `json:"topic"`
 	Lanes []Lane        `json:"lanes"`
 }
 
-// Lane is what the run wrote to one lane of a topic.
+// Lane describes the records that the run wrote to one lane of a topic.
 type Lane struct {
 	Lane    int    `json:"lane"`
 	Records int64  `json:"records"`
@@ -94,8 +94,8 @@ func ReadManifest(path string) (*Manifest, error) {
 	return readManifest(file)
 }
 
-// ReadManifestIn does what ReadManifest does, in a folder that others may write to: a pipe or a device, which a reader
-// would wait for, is no manifest.
+// ReadManifestIn is [ReadManifest] for a folder that others may write to. It refuses pipes and devices, on which a read
+// would block.
 func ReadManifestIn(dir, name string) (*Manifest, time.Time, error) {
 	file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -128,10 +128,10 @@ func readManifest(file *os.File) (*Manifest, error) {
 	return &m, nil
 }
 
-// numbers matches a list of numbers that stands on several lines.
+// numbers matches a list of numbers that is spread over several lines.
 var numbers = regexp.MustCompile(`\[\n[-+.0-9eE,\s]*\]`)
 
-// Write writes the manifest as JSON. A list of numbers stands on one line.
+// Write writes the manifest as JSON, with each list of numbers on one line.
 func (m *Manifest) Write(w io.Writer) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err == nil {

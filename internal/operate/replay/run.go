@@ -17,7 +17,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Runner runs all stages in the replay's namespace until training has come to the end of every lane, or ctx ends.
+// Runner runs all stages in the replay's namespace until training has reached the end of every lane, or ctx ends.
 type Runner func(ctx context.Context) error
 
 // Options say what to replay, where and how.
@@ -26,18 +26,18 @@ type Options struct {
 	Original *stream.Log // in the manifest's namespace
 	Replayed *stream.Log // in another one, whose topics exist
 	Stages   Runner
-	// Trains says that Stages trains, and so ends by itself when every lane has ended. The last step may come behind the
-	// last record.
+	// Trains means that Stages trains, and returns when every lane has ended. The last step may follow the last record.
 	Trains bool
-	// Patience is the longest time without a record. After it, the replay counts as having stopped short.
+	// Patience is the longest time without a record. After it the replay counts as stalled.
 	Patience time.Duration
 
-	// Progress is called now and then, and at once when a lane differs. One call at a time. It may be nil.
+	// Progress is called every few seconds, and Differs as soon as a lane differs. There is one call at a time. Both may be
+	// nil.
 	Progress func([]Progress)
 	Differs  func(Result)
 }
 
-// Progress is the part of a topic that was compared.
+// Progress counts the records of a topic that have been compared.
 type Progress struct {
 	Topic        schemas.Topic
 	Done, Wanted int64
@@ -46,16 +46,16 @@ type Progress struct {
 // Report is the result of a replay.
 type Report struct {
 	Copied int64 `json:"copied"` // pairs
-	// Tombstones is the number of those that hold in the original. They hold in the replay from its beginning.
+	// Tombstones is the number of tombstones in the original. They apply to the replay from its start.
 	Tombstones int      `json:"tombstones,omitempty"`
 	Results    []Result `json:"results"`
 	Stalled    bool     `json:"stalled,omitempty"` // patience ran out
-	// Unfinished says that no record was missing, and that patience ran out before training ended by itself.
-	Changed    []string `json:"changed,omitempty"` // what differed between two starts of the run
-	Unfinished bool     `json:"unfinished,omitempty"`
+	Changed    []string `json:"changed,omitempty"` // differences between two starts of the run
+	// Unfinished means that no record was missing, and patience ran out before training ended by itself.
+	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// Equal reports whether every lane came out equal.
+// Equal reports whether every lane is equal.
 func (r *Report) Equal() bool { return r.differing() == 0 }
 
 func (r *Report) differing() int {
@@ -86,7 +86,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	// What is taken back stays so, before any pair is there. Where the original has trained on it, the replay differs.
+	// Tombstones come before any pair, so that the replay never uses a pair that was taken back. It differs where the
+	// original has.
 	tombstones, err := o.Original.Tombstones(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the forgotten pairs: %w", err)
@@ -118,13 +119,13 @@ type running struct {
 	followers  []*follower
 	results    []Result
 	done       []atomic.Int64 // records compared, by topic
-	last       atomic.Int64   // Unix nanoseconds of the last of them
+	last       atomic.Int64   // Unix nanoseconds of the last comparison
 	stalled    bool           // patience ran out for a record
 	unfinished bool           // patience ran out for the end of training
-	stopped    chan struct{}  // closed when the stages write no more
+	stopped    chan struct{}  // closed when the stages have ended
 	waiting    sync.WaitGroup
-	telling    sync.Mutex // guards what follows, and calls of Progress and Differs
-	differs    bool       // a lane does
+	telling    sync.Mutex // guards the fields below, and calls of Progress and Differs
+	differs    bool       // a lane differs
 	settling   bool       // no record is missing, and the stages are about to end by themselves
 }
 
@@ -148,8 +149,8 @@ func newRunning(o Options, moved []shifts) *running {
 	return r
 }
 
-// settle reports whether the stages may end by themselves now that no record is missing: they train, and every lane has
-// ended. Then the last checkpoint is the original's as well. A replay that differs has nothing to wait for.
+// settle reports whether to let the stages end by themselves now that no record is missing. It does if they train and
+// every lane has ended, so that the last checkpoint is written. A replay that differs is stopped instead.
 func (r *running) settle() bool {
 	r.telling.Lock()
 	defer r.telling.Unlock()
@@ -159,7 +160,7 @@ func (r *running) settle() bool {
 	return r.settling
 }
 
-// differ notes that a lane differs, and reports whether the stages are to be stopped for it.
+// differ records that a lane differs, and reports whether to stop the stages.
 func (r *running) differ(result Result) bool {
 	r.telling.Lock()
 	defer r.telling.Unlock()
@@ -170,7 +171,7 @@ func (r *running) differ(result Result) bool {
 	return r.settling
 }
 
-// run lets stages and followers work until the followers have enough, the stages are done, or patience ends.
+// run runs the stages and the followers until the followers need no more, the stages end, or patience runs out.
 func (r *running) run(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	live, end := context.WithCancel(ctx)
@@ -178,7 +179,7 @@ func (r *running) run(ctx context.Context) error {
 	all.Go(func() error {
 		defer close(r.stopped)
 		defer end()
-		// A stage that is asked to stop may say so, which is no failure.
+		// A stage that was stopped may return an error that says so.
 		if err := r.o.Stages(live); err != nil && live.Err() == nil {
 			return fmt.Errorf("running the stages: %w", err)
 		}
@@ -194,7 +195,7 @@ func (r *running) run(ctx context.Context) error {
 			return err
 		})
 	}
-	go func() { // ends with the followers
+	go func() { // returns when the followers do
 		if r.waiting.Wait(); !r.settle() {
 			end()
 		}
@@ -209,7 +210,7 @@ func (r *running) run(ctx context.Context) error {
 // watchEvery is the time between two reports of progress.
 const watchEvery = 5 * time.Second
 
-// watch reports progress, and ends a replay in which nothing happens.
+// watch reports progress, and ends a replay that stalls.
 func (r *running) watch(live context.Context, end func()) {
 	r.last.Store(time.Now().UnixNano())
 	tick := time.NewTicker(min(watchEvery, max(r.o.Patience/4, time.Millisecond)))
@@ -249,27 +250,27 @@ func (r *running) progress() []Progress {
 // errDiffers marks the error of a replay that differs.
 var errDiffers = errors.New("the replay differs")
 
-// Err returns nil if every lane came out equal.
+// Err returns nil if every lane is equal.
 func (r *Report) Err() error {
 	if n := r.differing(); n > 0 {
 		err := fmt.Errorf("%w in %d of %d lanes", errDiffers, n, len(r.Results))
 		if len(r.Changed) > 0 {
-			err = fmt.Errorf("%w; the run itself changed between two starts, and a replay has the last of it alone: %s", err, display.Printable(strings.Join(r.Changed, "; ")))
+			err = fmt.Errorf("%w; the run itself changed between two starts, and a replay repeats the last start only: %s", err, display.Printable(strings.Join(r.Changed, "; ")))
 		}
 		return err
 	}
 	return nil
 }
 
-// Between compares what two runs have written, lane by lane. m describes the original. It calls each with every result,
-// as soon as it is there. Folders of spooled images differ between the runs, unless both read from a bucket.
+// Between compares the records of two finished runs, lane by lane, and calls each with every result. m describes the
+// original. Folders of spooled images differ between the runs, unless both read from a bucket.
 func Between(ctx context.Context, m *Manifest, original, replayed *stream.Log, each func(Result)) error {
 	o := Options{Manifest: m, Original: original, Replayed: replayed}
 	if err := o.check(); err != nil {
 		return err
 	}
 	over, end := context.WithCancel(ctx)
-	end() // both runs are what they are
+	end() // both runs have ended
 	r := newRunning(o, make([]shifts, m.Lanes))
 	close(r.stopped)
 	for _, f := range r.followers {

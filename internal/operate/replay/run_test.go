@@ -78,7 +78,7 @@ func TestReplayTakesTombstonesOver(t *testing.T) {
 	})
 	var out bytes.Buffer
 	must.Do(t, r.Print(&out))
-	if seen != 1 || r.Tombstones != 1 || !strings.Contains(out.String(), "; 1 tombstones hold in the replay") {
+	if seen != 1 || r.Tombstones != 1 || !strings.Contains(out.String(), "; 1 tombstones apply to the replay") {
 		t.Errorf("the stages know of %d tombstones, want 1; it prints\n%s", seen, out.String())
 	}
 }
@@ -310,7 +310,7 @@ func TestReplayOfAnOpenRun(t *testing.T) {
 	var out bytes.Buffer
 	must.Do(t, r.Print(&out))
 	if got := out.String(); !strings.Contains(got, "embeddings  0     0        differs at record 0: the replay has only 0 of 5\n") ||
-		!strings.Contains(got, "10 pairs were copied; 0 records in 0 lanes are equal, 12 lanes differ; nothing came any more, so the stages were stopped\n") {
+		!strings.Contains(got, "10 pairs were copied; 0 records in 0 lanes are equal, 12 lanes differ; no record came for as long as --patience, so the stages were stopped\n") {
 		t.Errorf("printed\n%s", got)
 	}
 }
@@ -337,7 +337,7 @@ func TestReplayWithoutEnd(t *testing.T) {
 	}
 	var out bytes.Buffer
 	must.Do(t, r.Print(&out))
-	if !strings.Contains(out.String(), "lanes are equal; training did not come to its end by itself, so its last step and checkpoint may be missing\n") {
+	if !strings.Contains(out.String(), "lanes are equal; training did not end by itself, so its last step and checkpoint may be missing\n") {
 		t.Errorf("printed\n%s", out.String())
 	}
 }
