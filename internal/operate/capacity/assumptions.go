@@ -9,14 +9,14 @@ import (
 
 // Kinds of sources.
 const (
-	Measured   = "measured"   // by this project, with the command that is named
+	Measured   = "measured"   // by this project, with the named command
 	Counted    = "counted"    // from shapes of models or of records
 	Vendor     = "vendor"     // from a data sheet
-	Prediction = "prediction" // nobody has measured it; the first run on a GPU confirms or refutes it
-	Chosen     = "chosen"     // a decision, to be changed for other clusters
+	Prediction = "prediction" // not measured; the first run on a GPU confirms or refutes it
+	Chosen     = "chosen"     // a decision; other clusters may need another
 )
 
-// Assumption is a figure that a plan uses, and where it comes from.
+// Assumption is a figure of a plan, with its source.
 type Assumption struct {
 	What, Value, Kind, Source string
 }
@@ -32,19 +32,19 @@ const (
 	recordTime   = 13.6e-6  // core-seconds of a pair in the log, through all stages
 )
 
-// Shares of a GPU's vendor's figures. The first three were measured on an H100, the others are predicted.
+// Shares of the figures in a GPU's data sheet. The first three are measured on an H100, the others are predicted.
 const (
 	encodeShare    = 0.22
 	scoreShare     = 0.13
 	trainShare     = 0.13
-	productShare   = 0.32 // of large products, in the indexer
+	productShare   = 0.32 // of large matrix products, in the indexer
 	bandwidthShare = 0.80
 	tilePairs      = 1 << 30 // pairs of a tile of scores: 16,384 x 65,536
 	tileSeconds    = 50 * 8e-6
 	scoreBytes     = 10 // moved for each two members of a group
 )
 
-// topicBytes holds the bytes of a pair in a topic, and those for each value of its vectors v and t together.
+// topicBytes holds the bytes of a pair in a topic, and the bytes for each dimension of its vectors v and t together.
 var topicBytes = map[schemas.Topic]struct{ fixed, value float64 }{
 	schemas.Pairs:      {400, 0},
 	schemas.Embeddings: {275, 4},
@@ -54,12 +54,12 @@ var topicBytes = map[schemas.Topic]struct{ fixed, value float64 }{
 	schemas.Features:   {5, 4},
 }
 
-// measuredPreset is the preset of which the shares speak.
+// measuredPreset is the preset for which the shares were measured.
 const measuredPreset = "base"
 
 // Choices.
 const (
-	startShare   = 0.10 // of the days, until training begins
+	startShare   = 0.10 // of the days before training begins
 	replication  = 3
 	brokerBytes  = 8e12
 	brokerWrites = 200e6
@@ -74,11 +74,11 @@ const (
 	mostLanes  = 10_000 // LANES
 )
 
-// assumptions lists what the plan of a request takes for granted.
+// assumptions lists the assumptions of the plan of a request.
 func assumptions(r Request) []Assumption {
 	out := []Assumption{
 		{"operations of a pair in the encoder", fmt.Sprintf("%.3g", r.Model.Encode), Counted, "shapes of preset " + r.Model.Name},
-		{"operations of Con-D, per pair and epoch", fmt.Sprintf("%.3g", r.Model.Score), Counted, "the same; every image is encoded in every epoch, which is the most"},
+		{"operations of Con-D, per pair and epoch", fmt.Sprintf("%.3g", r.Model.Score), Counted, "the same; an upper bound, with every image encoded in every epoch"},
 		{"operations of a training step, per pair", fmt.Sprintf("%.3g", r.Model.Train), Counted, "the same; without a momentum encoder"},
 		{"a GPU's products in bfloat16", fmt.Sprintf("%.3g/s", r.GPU.Operations), Vendor, "data sheet of " + r.GPU.Name + ", dense"},
 		{"a GPU's memory", fmt.Sprintf("%.3g GB, %.3g TB/s", r.GPU.Memory/1e9, r.GPU.Bandwidth/1e12), Vendor, "data sheet of " + r.GPU.Name},
@@ -90,7 +90,7 @@ func assumptions(r Request) []Assumption {
 		out = append(out, Assumption{"the same of smaller presets", "less", Measured, "two cores do half of base's operations a second for small, and a third for tiny (docs/scaling.md): give --train-rate"})
 	}
 	if r.TrainRate > 0 {
-		out = append(out, Assumption{"training on a GPU", fmt.Sprintf("%.4g pairs/s", r.TrainRate), Measured, "you gave it, --train-rate"})
+		out = append(out, Assumption{"training on a GPU", fmt.Sprintf("%.4g pairs/s", r.TrainRate), Measured, "--train-rate"})
 	} else {
 		out = append(out, Assumption{"share of it in training", percent(trainShare), Measured, "make bench-gpu, 756 pairs/s on an H100; --train-rate takes another"})
 	}

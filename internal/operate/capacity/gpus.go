@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// gpus are the vendor's figures: dense products in bfloat16, and memory.
+// gpus holds the figures of data sheets: dense matrix products in bfloat16, and memory.
 var gpus = []GPU{
 	{"a100", 312e12, 2.039e12, 80e9}, // SXM, 80 GB
 	{"l40s", 362e12, 0.864e12, 48e9},

@@ -12,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Validate returns every value of a request that no plan can be made of, joined.
+// Validate returns an error for each value of a request that allows no plan, joined.
 func (r Request) Validate() error {
 	var l invalid.List
 	for _, v := range []struct {
@@ -35,7 +35,7 @@ func (r Request) Validate() error {
 	return l.Err()
 }
 
-// work holds the seconds of one device for everything that a request asks for.
+// work holds the seconds that one device needs for a request.
 type work struct {
 	encode, score, train float64 // GPU-seconds
 	walk                 float64 // core-seconds
@@ -44,7 +44,7 @@ type work struct {
 
 func (r Request) work() work {
 	seen := r.Pairs * r.Epochs
-	perWalked := walkSeconds / walkPairs / walkPairs * r.Model.Dim / growthDim // of two members of a walk
+	perWalked := walkSeconds / walkPairs / walkPairs * r.Model.Dim / growthDim // for two members of a walk
 	return work{
 		encode: r.Pairs * r.Model.Encode / (encodeShare * r.GPU.Operations), score: seen * r.Model.Score / (scoreShare * r.GPU.Operations),
 		train: seen / r.trainRate(),
@@ -60,17 +60,17 @@ func (r Request) trainRate() float64 {
 	return trainShare * r.GPU.Operations / r.Model.Train
 }
 
-// closing returns the seconds of a GPU to close a group of n pairs: products, the passes over them, and starts of
-// kernels.
+// closing returns the seconds in which a GPU closes a group of n pairs: matrix products, passes over them, and kernel
+// launches.
 func (r Request) closing(n float64) float64 {
 	pairs := n * n
 	return 4*r.Model.Dim*pairs/(productShare*r.GPU.Operations) + scoreBytes*pairs/(bandwidthShare*r.GPU.Bandwidth) + 2*pairs/tilePairs*tileSeconds
 }
 
-// count returns the number of devices that do so many seconds of work in a time.
+// count returns the number of devices that do the given seconds of work in the given time.
 func count(seconds, time float64) int { return int(math.Ceil(seconds / time * (1 - 1e-12))) }
 
-// Make returns the plan of a request.
+// Make returns the plan for a request.
 func Make(r Request) (Plan, error) {
 	if err := r.Validate(); err != nil {
 		return Plan{}, err
@@ -98,13 +98,13 @@ func Make(r Request) (Plan, error) {
 			p.Assumptions = assumptions(r)
 			return p, nil
 		case r.Lanes > 0:
-			return Plan{}, fmt.Errorf("--lanes is %d, and %d GPUs of the %s want a lane each: give --lanes %d or more, or more --days", r.Lanes, most.GPUs, most.Name, most.GPUs)
+			return Plan{}, fmt.Errorf("--lanes is %d, and %d GPUs of the %s need a lane each: give --lanes %d or more, or more --days", r.Lanes, most.GPUs, most.Name, most.GPUs)
 		}
-		lanes = (most.GPUs + trainers - 1) / trainers * trainers // so that every GPU of the trainer has as many lanes
+		lanes = (most.GPUs + trainers - 1) / trainers * trainers // so that all GPUs of the trainer have the same number of lanes
 	}
 }
 
-// layOut returns the groups and stages for a number of lanes.
+// layOut returns the groups and stages of a plan with the given number of lanes.
 func (r Request) layOut(w work, lanes int) (Plan, error) {
 	p := Plan{Request: r, Lanes: lanes, Group: min(r.Group, r.Pairs/float64(lanes))}
 	p.Rounds = max(1, count(r.Pairs, float64(lanes)*p.Group))
@@ -114,7 +114,7 @@ func (r Request) layOut(w work, lanes int) (Plan, error) {
 	p.Close = p.Fill
 
 	if lanes > mostLanes {
-		return p, fmt.Errorf("the stages want %d lanes, and a log has at most %d: give more --days", lanes, mostLanes)
+		return p, fmt.Errorf("the stages need %d lanes, and a log has at most %d: give more --days", lanes, mostLanes)
 	}
 	p.IndexerDevice = p.Group*(4*r.Model.Dim+80) + 3e9
 	if p.IndexerDevice > r.GPU.Memory {
@@ -122,7 +122,7 @@ func (r Request) layOut(w work, lanes int) (Plan, error) {
 	}
 	closing := r.closing(p.Group)
 	if closing > p.Close {
-		return p, fmt.Errorf("closing a group of %.3g pairs takes %.3g hours, and there are %.3g: give a smaller --group or more --days", p.Group, closing/hour, p.Close/hour)
+		return p, fmt.Errorf("closing a group of %.3g pairs takes %.3g hours, and the plan has %.3g: give a smaller --group or more --days", p.Group, closing/hour, p.Close/hour)
 	}
 	onCores := closeSeconds * (p.Group / closePairs) * (p.Group / closePairs) * r.Model.Dim / growthDim
 	p.IndexerCores = count(onCores*float64(lanes), p.Close)
@@ -143,8 +143,8 @@ func (r Request) layOut(w work, lanes int) (Plan, error) {
 	return p, nil
 }
 
-// Bytes returns the bytes of a pair in a topic, keys and headers included, with vectors of dim values and positives. It
-// is 0 for topics that have no pairs.
+// Bytes returns the bytes of a pair in a topic, including key and headers, with vectors of dim values and positives. It
+// returns 0 for topics without pairs.
 func Bytes(topic schemas.Topic, dim float64) float64 {
 	b := topicBytes[topic]
 	return b.fixed + b.value*dim
@@ -160,7 +160,7 @@ func EveryEpoch(dim float64) float64 {
 	return Bytes(schemas.Batches, dim) + Bytes(schemas.Scored, dim) + Bytes(schemas.Features, dim)
 }
 
-// store counts storage, traffic and memory.
+// store computes storage, traffic and memory.
 func (p *Plan) store() {
 	r, w := p.Request, p.Request.work()
 	dim, open := r.Model.Dim, float64(p.Lanes)*p.Group
@@ -171,7 +171,7 @@ func (p *Plan) store() {
 	p.Written = filled*Once(dim) + trained*EveryEpoch(dim)
 	p.Brokers = max(leastBrokers, count(p.Kept, brokerBytes), count(replication*p.Written, brokerWrites))
 
-	images := 2.0 // the trainer's own image and that of its positive
+	images := 2.0 // the image of the sample and that of its positive
 	if r.Model.Score > 0 {
 		images++
 	}
@@ -196,7 +196,7 @@ func (p *Plan) stage(name string) Stage {
 	return Stage{}
 }
 
-// Print writes the plan for a person: stages, log, bucket and memory, then what all of it assumes.
+// Print writes the plan for people: stages, log, bucket and memory, and the assumptions.
 func (p *Plan) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	r := p.Request
@@ -213,7 +213,7 @@ func (p *Plan) Print(out io.Writer) error {
 	fmt.Fprint(w, "\nlog and bucket\n")
 	for _, row := range [][3]string{
 		{"brokers", strconv.Itoa(p.Brokers), "with every record three times"},
-		{"storage", amount(p.Kept, "B"), "if what may go is removed, else " + amount(p.Everything, "B")},
+		{"storage", amount(p.Kept, "B"), "if records that are not needed are deleted, else " + amount(p.Everything, "B")},
 		{"writes", amount(p.Written, "B/s"), "by the stages, before replication"},
 		{"bucket", amount(p.Reads, "B/s"), amount(p.ReadImages, "") + " reads a second, without caches and copies"},
 	} {
@@ -222,7 +222,7 @@ func (p *Plan) Print(out io.Writer) error {
 	fmt.Fprint(w, "\nmemory\n")
 	fmt.Fprintf(w, "indexers\t%s\tof all open groups, and %s for each that closes; %s on its GPU\n", amount(p.IndexerMemory, "B"), amount(p.ClosingMemory, "B"), amount(p.IndexerDevice, "B"))
 	fmt.Fprintf(w, "groupers\t%s\tof all open groups\n", amount(p.GrouperMemory, "B"))
-	fmt.Fprintf(w, "a trainer\t%s\tof weights, gradients and moments on its GPU; what a step keeps comes on top\n", amount(p.TrainerWeights, "B"))
+	fmt.Fprintf(w, "a trainer\t%s\tof weights, gradients and moments on its GPU; the activations of a step add to it\n", amount(p.TrainerWeights, "B"))
 	if p.Exchange > 0 {
 		fmt.Fprintf(w, "\nEvery GPU of the trainer sends and receives %s, rank 0 no more than others. The built-in\n"+
 			"trainer's ranks do so over NCCL (RANK_EXCHANGE=nccl), which was seen among ranks of one GPU.\n", amount(p.Exchange, "B/s"))
@@ -234,7 +234,7 @@ func (p *Plan) Print(out io.Writer) error {
 	return w.Flush()
 }
 
-// amount writes a number with three digits and a prefix of a thousand's power.
+// amount returns a number with three digits and an SI prefix.
 func amount(v float64, unit string) string {
 	prefixes := []string{"", "k", "M", "G", "T", "P"}
 	i := 0

@@ -19,17 +19,17 @@ import (
 // Run is a run to compare.
 type Run struct {
 	Name     string
-	Facts    []Fact            // what else is known of it, the same in every run
+	Facts    []Fact            // other facts, with the same names in every run
 	Settings map[string]string // effective values
 	Models   []Fact            // fingerprints, by topic
 	Topics   []Topic
-	Course   *Course // nil: its manifest is of an older version
+	Course   *Course // nil in manifests of older versions
 }
 
 // Fact is a value with a name.
 type Fact struct{ Name, Value string }
 
-// Topic is what a run wrote to one topic.
+// Topic describes the records that a run wrote to one topic.
 type Topic struct {
 	Name    string
 	Records int64
@@ -59,13 +59,13 @@ type Comparison struct {
 // MostRuns is the largest number of runs in one comparison.
 const MostRuns = 8
 
-// ErrCount refuses a number of runs.
+// ErrCount means that too few or too many runs were given.
 var ErrCount = errors.New("compares 2 to 8 runs")
 
-// none stands where a run has no value.
+// none is the cell of a run without a value.
 const none = "–"
 
-// Names shortens the paths of files to names that tell them apart.
+// Names shortens the paths of files to distinct names.
 func Names(paths []string) []string {
 	names := make([]string, len(paths))
 	for i, path := range paths {
@@ -79,7 +79,7 @@ func Names(paths []string) []string {
 	return names
 }
 
-// Of compares runs. The first one is what the others are compared with.
+// Of compares runs with the first one.
 func Of(runs []Run) (*Comparison, error) {
 	if len(runs) < 2 || len(runs) > MostRuns {
 		return nil, fmt.Errorf("%d runs: %w", len(runs), ErrCount)
@@ -170,7 +170,7 @@ func settings(runs []Run) Table {
 			if ok && v == "" {
 				return "empty"
 			}
-			return display.Redacted(v) // a manifest of before may have a password
+			return display.Redacted(v) // a manifest of an older version may contain a password
 		})
 	}
 	t.Note = fmt.Sprintf("Equal settings: %d.", equal)
@@ -185,7 +185,7 @@ func models(runs []Run) Table {
 	return t.Table
 }
 
-// records says which topics hold the same as the first run's.
+// records adds which topics have the same records as the first run.
 func records(runs []Run) Table {
 	t := table{runs, Table{Title: "Records", Note: "By the digests of every lane, beside those of the first run."}}
 	for _, topic := range runs[0].Topics {
@@ -205,7 +205,7 @@ func records(runs []Run) Table {
 	return t.Table
 }
 
-// Number writes a measure with as many digits as say something.
+// Number returns a measure with its significant digits.
 func Number(v float64) string {
 	switch a := math.Abs(v); {
 	case v == math.Trunc(v) && a < 1e15:
@@ -218,11 +218,11 @@ func Number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
-// widest is the most letters of a cell in print.
+// widest is the number of letters to which Print shortens a cell.
 const widest = 40
 
-// Print prints all tables. Package console draws the curves. Texts of manifests, which may be a stranger's, do not
-// steer the terminal.
+// Print writes all tables as text. Package console draws the curves. Control characters are removed, since a manifest may
+// come from a stranger.
 func (c *Comparison) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, t := range c.Tables {
@@ -250,7 +250,7 @@ func (c *Comparison) Print(out io.Writer) error {
 	return w.Flush()
 }
 
-// shorten keeps the end of a long cell: what differs in a path mostly lies there.
+// shorten keeps the end of a long cell, where paths usually differ.
 func shorten(cell string) string {
 	if runes := []rune(cell); len(runes) > widest {
 		return "…" + string(runes[len(runes)-widest+1:])

@@ -9,30 +9,30 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Course says what came of a run, for people. A replay does not compare it.
+// Course holds the results of a run, for people. A replay does not compare it.
 type Course struct {
 	Pairs       Pairs              `json:"pairs"`
 	Mined       []Mined            `json:"mined"`            // by epoch and strategy
 	Unread      int64              `json:"unread,omitempty"` // mini-batches and reports that the manifest's writer could not read
-	Steps       int64              `json:"steps"`            // the last one that was reported
+	Steps       int64              `json:"steps"`            // the last step that was reported
 	Last        map[string]float64 `json:"last,omitempty"`   // means over the last tenth of the reports of steps
 	Evaluations []Evaluation       `json:"evaluations,omitempty"`
 	Curves      []Curve            `json:"curves,omitempty"`
 }
 
-// Pairs says what became of the records of `pairs`.
+// Pairs counts the records of `pairs` by what became of them.
 type Pairs struct {
 	Published  int64            `json:"published"`
 	Grouped    int64            `json:"grouped"`              // members of groups
-	Again      int64            `json:"again"`                // pairs that a group had already
-	Near       int64            `json:"near,omitempty"`       // left out for an image that resembles another
+	Again      int64            `json:"again"`                // pairs that their group already had
+	Near       int64            `json:"near,omitempty"`       // left out as near-duplicates
 	Filtered   map[string]int64 `json:"filtered,omitempty"`   // by rule
 	Refused    map[string]int64 `json:"refused,omitempty"`    // set aside by the stages, by reason
-	NoPairs    int64            `json:"no_pairs,omitempty"`   // set aside, as they are no pairs
+	NoPairs    int64            `json:"no_pairs,omitempty"`   // set aside because they are not pairs
 	Unfinished int64            `json:"unfinished,omitempty"` // in no group yet
 }
 
-// Mined says what Con-D made of the candidates of one epoch's mini-batches.
+// Mined counts Con-D's verdicts on the candidates of one epoch's mini-batches.
 type Mined struct {
 	Epoch       int32  `json:"epoch"`
 	Strategy    string `json:"strategy"`
@@ -42,13 +42,13 @@ type Mined struct {
 	Ambiguous   int64  `json:"ambiguous"`
 }
 
-// Evaluation is what was measured at a step.
+// Evaluation holds the measures of an evaluation at a step.
 type Evaluation struct {
 	Step   int64              `json:"step"`
 	Values map[string]float64 `json:"values"`
 }
 
-// Thresholds say which candidates are connections where a mini-batch does not say it.
+// Thresholds classify candidates in mini-batches that do not contain their threshold.
 type Thresholds struct{ High, Low float64 }
 
 // Recorder collects the course of a run.
@@ -64,12 +64,12 @@ type minedKey struct {
 	strategy string
 }
 
-// NewRecorder makes a recorder.
+// NewRecorder returns an empty recorder.
 func NewRecorder(t Thresholds) *Recorder {
 	return &Recorder{limits: t, mined: make(map[minedKey]*Mined)}
 }
 
-// Batch takes up what Con-D made of a mini-batch.
+// Batch adds Con-D's verdicts on a mini-batch.
 func (r *Recorder) Batch(b *schemas.ScoredBatch) {
 	key := minedKey{b.Epoch, b.Strategy}
 	m := r.mined[key]
@@ -101,7 +101,7 @@ func (m *Mined) count(candidates schemas.Int32s, probabilities schemas.Floats32,
 	}
 }
 
-// Progress takes up a report of training.
+// Progress adds a report of training.
 func (r *Recorder) Progress(p *schemas.Progress) {
 	r.reports = append(r.reports, Report{p.Kind, p.Step, p.Values})
 }
@@ -109,10 +109,10 @@ func (r *Recorder) Progress(p *schemas.Progress) {
 // Skip counts a mini-batch or report that cannot be read.
 func (r *Recorder) Skip() { r.unread++ }
 
-// keptPoints is the most points of a curve that a course keeps.
+// keptPoints is the greatest number of points of a curve in a course.
 const keptPoints = 200
 
-// Course returns what came of the run.
+// Course returns the results of the run.
 func (r *Recorder) Course(pairs Pairs) *Course {
 	c := &Course{Pairs: pairs, Mined: []Mined{}, Unread: r.unread, Curves: CurvesOf(r.reports, keptPoints)}
 	for _, m := range r.mined {
@@ -135,7 +135,7 @@ func (r *Recorder) Course(pairs Pairs) *Course {
 	return c
 }
 
-// means returns the mean of each value that reports have.
+// means returns the mean of each value in reports.
 func means(reports []Report) map[string]float64 {
 	sums, counts := make(map[string]float64), make(map[string]int)
 	for _, r := range reports {
@@ -150,8 +150,8 @@ func means(reports []Report) map[string]float64 {
 	return sums
 }
 
-// lastOfEach returns reports by step. Of those of one kind and step, which a trainer repeats after a crash, the last
-// counts.
+// lastOfEach returns reports by step. It keeps the last report of each kind and step, which a trainer repeats after a
+// crash.
 func lastOfEach(reports []Report) []Report {
 	type place struct {
 		kind string
@@ -166,7 +166,7 @@ func lastOfEach(reports []Report) []Report {
 	})
 }
 
-// total sums up what Con-D found in all epochs.
+// total adds up the verdicts of all epochs.
 func (c *Course) total() (t Mined) {
 	for _, m := range c.Mined {
 		t.Batches += m.Batches

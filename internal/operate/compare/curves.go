@@ -23,10 +23,10 @@ type Curve struct {
 	Values []float64 `json:"values"`
 }
 
-// connectionsShare is the measure that comes from two others.
+// connectionsShare is the measure that is computed from two others.
 const connectionsShare = "connections_share"
 
-// curveTitles names the measures that have curves, in the order in which they are shown.
+// curveTitles lists the measures that have curves, in the order of the page.
 var curveTitles = []struct{ name, title string }{
 	{"loss", "Loss"},
 	{"loss_itc", "Contrastive loss (ITC)"},
@@ -49,7 +49,7 @@ type Overlay struct {
 	Y     [][]*float64 `json:"y"` // one row for each run; null where it has no point
 }
 
-// CurvesOf makes the curves of a run, with so many points at most. A curve that is zero everywhere is left out.
+// CurvesOf returns the curves of a run, each with at most so many points. It leaves out curves that are zero everywhere.
 func CurvesOf(reports []Report, most int) []Curve {
 	var list []Curve
 	for _, t := range curveTitles {
@@ -81,7 +81,7 @@ func (r Report) value(name string) (v float64, ok bool) {
 	return 100 * r.Values["connections"] / all, all > 0
 }
 
-// thin replaces neighbouring points by their mean where there are too many.
+// thin replaces neighbouring points by their mean if a curve has too many.
 func thin(name string, points map[int64]float64, most int) Curve {
 	c := Curve{Name: name}
 	width := (len(points) + most - 1) / most
@@ -96,16 +96,16 @@ func thin(name string, points map[int64]float64, most int) Curve {
 	return c
 }
 
-// round keeps the digits of a measure that say something.
+// round rounds a measure to its significant digits.
 func round(v float64) float64 {
 	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
 	if err != nil {
-		return math.NaN() // what FormatFloat writes is a number
+		return math.NaN() // unreachable: FormatFloat writes numbers
 	}
 	return short
 }
 
-// Lay lays the curves of runs over one another.
+// Lay combines the curves of runs by measure.
 func Lay(runs []string, curves [][]Curve) []Overlay {
 	var list []Overlay
 	for _, t := range curveTitles {

@@ -12,7 +12,7 @@ import (
 // Measure is a value of an evaluation, and its title.
 type Measure struct{ Name, Title string }
 
-// EvalTitles lists the measures of an evaluation in the order in which they are shown. All are shares in percent.
+// EvalTitles lists the measures of an evaluation in the order of the page. All are percentages.
 var EvalTitles = []Measure{
 	{"false_negatives", "false negatives"},
 	{"auc", "AUC of ITM"},
@@ -26,7 +26,7 @@ var EvalTitles = []Measure{
 	{"matching_error", "matching error"},
 }
 
-// figures compares what came of the runs.
+// figures compares the courses of the runs.
 func figures(runs []Run) Table {
 	t := table{runs, Table{Title: "Figures", Note: "Losses are means over the last tenth of the reports."}}
 	var old []string
@@ -52,7 +52,7 @@ func figures(runs []Run) Table {
 	return t.Table
 }
 
-// course adds a row of runs whose course is known.
+// course adds a row with a value for each run that has a course.
 func (t *table) course(name string, of func(c *Course) string) {
 	t.row(name, func(r *Run) string {
 		if r.Course == nil {
@@ -62,7 +62,7 @@ func (t *table) course(name string, of func(c *Course) string) {
 	})
 }
 
-// counted adds a row of counts. Where no run has any it says nothing.
+// counted adds a row of counts, unless all are zero.
 func (t *table) counted(name string, of func(c *Course) int64) {
 	if slices.ContainsFunc(t.runs, func(r Run) bool { return r.Course != nil && of(r.Course) != 0 }) {
 		t.course(name, func(c *Course) string { return inspect.Count(of(c)) })
@@ -76,7 +76,7 @@ func evaluated(c *Course, of func(Evaluation) string) string {
 	return of(c.Evaluations[len(c.Evaluations)-1])
 }
 
-// evaluations adds what was measured last, first what has a title.
+// evaluations adds the last measures, those with a title first.
 func (t *table) evaluations() {
 	titles := slices.Clone(EvalTitles)
 	others := make(map[string]bool)

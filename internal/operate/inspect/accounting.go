@@ -11,22 +11,22 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Account says what became of everything on the topic pairs. The counts add up to Published.
+// Account counts the records of the topic pairs by what became of them. The counts add up to Published.
 type Account struct {
 	Published int64            `json:"published"` // records of pairs
 	Waiting   int64            `json:"waiting"`   // for the encoder
-	NoPairs   int64            `json:"no_pairs"`  // set aside by the encoder, as they are no pairs
-	Open      int64            `json:"open"`      // embedded, filtered or refused behind the last closed group
-	Closed    accounting.Tally `json:"closed"`    // before its end
+	NoPairs   int64            `json:"no_pairs"`  // set aside by the encoder because they are not pairs
+	Open      int64            `json:"open"`      // embedded, filtered or refused after the last closed group
+	Closed    accounting.Tally `json:"closed"`    // up to its end
 }
 
-// Adds reports whether the counts add up. While stages write they may be some records apart.
+// Adds reports whether the counts add up. While stages write, they may differ by some records.
 func (a Account) Adds() bool {
 	return a.Published == a.Waiting+a.NoPairs+a.Open+a.Closed.Since+a.Closed.Records()
 }
 
-// SetAside returns how many dead letters the account stands for: all that was refused but for what was taken back, and
-// all that is no pair.
+// SetAside returns the number of dead letters: refused pairs, except those that were taken back, and records that are not
+// pairs.
 func (a Account) SetAside() int64 {
 	return sum(a.Closed.Refused) - a.Closed.Refused[schemas.MaskForgotten] + a.NoPairs + a.Closed.Others
 }
@@ -69,7 +69,7 @@ func (a *Account) add(o Account) {
 	a.Closed.Add(o.Closed)
 }
 
-// String returns one equation.
+// String returns the account as an equation.
 func (a Account) String() string {
 	parts := []string{Count(a.Closed.Members) + " in groups" + some(a.Closed.Near-a.Closed.LeftOut, "near-duplicates")}
 	for _, c := range []struct {
@@ -97,14 +97,14 @@ func (a Account) String() string {
 	return fmt.Sprintf("%s records of pairs %s %s", Count(a.Published), equals, strings.Join(parts, " + "))
 }
 
-// account prints what there is.
+// account prints the account.
 func (p *printer) account(a Account) {
 	if a.Published != 0 {
 		p.line("%s", a)
 	}
 }
 
-// some says how many of what comes before it are special.
+// some returns a count in parentheses, "" for none.
 func some(n int64, what string) string {
 	if n == 0 {
 		return ""

@@ -15,29 +15,29 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Collector reads the state of a run, once or again and again. It counts every dead letter only once. It is for one
-// goroutine.
+// Collector reads the state of a run, once or repeatedly. It reads every dead letter only once. One goroutine may use
+// it.
 type Collector struct {
 	log       *stream.Log
 	groupSize int
 	dead      deadCounter
 }
 
-// NewCollector makes a collector. groupSize is the setting GROUP_SIZE of the run.
+// NewCollector returns a collector for a run with the setting GROUP_SIZE=groupSize.
 func NewCollector(log *stream.Log, groupSize int) *Collector {
 	return &Collector{log: log, groupSize: groupSize, dead: newDeadCounter()}
 }
 
-// questions is the number of lanes that are asked about at once.
+// questions is the number of lanes that are read at the same time.
 const questions = 8
 
-// Collect reads the state. now is the time that goes with it.
+// Collect returns the state, which it dates now.
 func (c *Collector) Collect(ctx context.Context, now time.Time) (*Status, error) {
 	lanes := make([]snapshot, c.log.Config().Lanes)
 	for i := range lanes {
 		lanes[i] = snapshot{topics: make(map[schemas.Topic]laneTopic), committed: make(map[string]int64)}
 	}
-	// Committed offsets go first. A lag that is a little too large does no harm, but one that hides records does.
+	// Committed offsets are read first: a lag may be slightly too large, but must not hide records.
 	if err := c.readCommits(ctx, lanes); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (c *Collector) readCommits(ctx context.Context, lanes []snapshot) error {
 		all.Go(func() error {
 			lags, err := c.log.Lag(ctx, stage.name, stage.reads)
 			if err != nil {
-				return fmt.Errorf("asking how far the %s is: %w", stage.name, err)
+				return fmt.Errorf("reading the committed offsets of the %s: %w", stage.name, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -110,7 +110,7 @@ func (c *Collector) readLane(ctx context.Context, lane int, s *snapshot) error {
 	return c.readGroups(ctx, lane, s)
 }
 
-// readGroups reads where the last closed group ends, the number of the one behind the last chunk, and whether the guard
+// readGroups reads the end of the last closed group, the number of the group after the last chunk, and whether the guard
 // of connections has switched them off.
 func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error {
 	manifest, err := lastMade[*schemas.Group](ctx, c, schemas.Groups, lane, s)
@@ -125,7 +125,7 @@ func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error
 		return err
 	}
 	if s.check = s.topics[schemas.Scored].guard(); s.check == nil && scored != nil {
-		s.check = scored.Check // of a mark that cannot be read
+		s.check = scored.Check // for a mark that cannot be read
 	}
 	chunk, err := lastMade[*schemas.NeighborChunk](ctx, c, schemas.Neighbors, lane, s)
 	if chunk != nil {
@@ -134,8 +134,8 @@ func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error
 	return err
 }
 
-// guard returns what the discriminator's mark says of the guard of connections, whether or not the record says it. The
-// state of a mark is JSON with the key check (discriminator/service).
+// guard returns the check of the guard of connections from the discriminator's mark, which every record has. The state
+// of a mark is JSON with the key check (discriminator/service).
 func (t laneTopic) guard() *schemas.Check {
 	if !t.found {
 		return nil
@@ -153,8 +153,8 @@ func (t laneTopic) guard() *schemas.Check {
 	return state.Check
 }
 
-// lastMade reads the last record of a kind that a stage wrote. It returns nil when there is none that can be read: the
-// record of a newer version parks its lane, but hides nothing else.
+// lastMade returns the last record of a kind that a stage wrote, or nil if there is none or it cannot be read. A record of
+// a newer version parks its lane, and must not hide the others.
 func lastMade[R schemas.Record](ctx context.Context, c *Collector, topic schemas.Topic, lane int, s *snapshot) (made R, err error) {
 	if !s.topics[topic].found {
 		return made, nil
@@ -189,7 +189,7 @@ func (c *Collector) summarize(lanes []snapshot, now time.Time) *Status {
 		}
 		switch {
 		case l.topics[schemas.Scored].sealed() && behind == 0:
-			out.State, out.Group.Pairs = StateDone, 0 // refusals may lie behind the last group
+			out.State, out.Group.Pairs = StateDone, 0 // refusals may follow the last group
 		case l.topics[schemas.Pairs].sealed():
 			out.State = StateEnded
 		}
@@ -226,7 +226,7 @@ func topicsOf(lanes []snapshot) []Topic {
 		for _, l := range lanes {
 			t := l.topics[info.Topic]
 			out.Records += t.records()
-			if stream.Sequenced(info.Topic) { // seqs and offsets both count what retention has removed
+			if stream.Sequenced(info.Topic) { // seqs and offsets include records that retention has removed
 				out.Repeated += t.bounds.End - t.records()
 			}
 		}
@@ -260,7 +260,7 @@ func (c *Collector) training(ctx context.Context) (*Training, error) {
 		return nil, err
 	}
 	p, ok := stream.As[*schemas.Progress](rec)
-	if !ok { // anyone may write there, and nothing depends on it
+	if !ok { // any program may write there, and nothing depends on it
 		return nil, nil //nolint:nilnil // a report that cannot be read is no report
 	}
 	return &Training{Kind: p.Kind, Step: p.Step, Values: p.Values, Checkpoint: p.Checkpoint, Time: rec.Time}, nil
@@ -268,7 +268,7 @@ func (c *Collector) training(ctx context.Context) (*Training, error) {
 
 // deadCounter counts dead letters by stage and reason, each record once.
 type deadCounter struct {
-	next int64 // number of the first letter that was not read yet
+	next int64 // number of the next letter to read
 	seen map[deadRecord]bool
 	by   map[DeadCount]int64 // with a Count of 0
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
-// Filter chooses dead letters. An empty field chooses all.
+// Filter selects dead letters. An empty field selects all.
 type Filter struct {
 	Stage  string // the stage that set the record aside
-	Reason string // or a part of it
+	Reason string // a part of the reason
 }
 
-// Match reports whether d is chosen.
+// Match reports whether the filter selects d.
 func (f Filter) Match(d stream.DeadLetter) bool {
 	return (f.Stage == "" || f.Stage == d.Stage) && strings.Contains(strings.ToLower(d.Reason), strings.ToLower(f.Reason))
 }
 
-// Letter is a dead letter as JSON shows it.
+// Letter is the JSON of a dead letter.
 type Letter struct {
 	Number int64     `json:"number"`
 	Stage  string    `json:"stage"`
@@ -38,7 +38,7 @@ type Letter struct {
 	Time   time.Time `json:"time"`
 }
 
-// NewLetter describes d.
+// NewLetter returns the JSON form of d.
 func NewLetter(d stream.DeadLetter) Letter {
 	return Letter{
 		Number: d.Number, Stage: d.Stage, Reason: d.Reason, Topic: string(d.Topic), Lane: d.Lane, Offset: d.Offset,
@@ -46,7 +46,7 @@ func NewLetter(d stream.DeadLetter) Letter {
 	}
 }
 
-// longestReason is the most of a reason that a list shows. The whole is shown with the letter itself.
+// longestReason is the number of bytes of a reason in a list. PrintLetter shows all of it.
 const longestReason = 100
 
 // PrintLetters writes dead letters as a table.
@@ -66,8 +66,8 @@ func PrintLetters(w io.Writer, letters []stream.DeadLetter, now time.Time) error
 	return p.err
 }
 
-// PrintLetter writes all that is known of a dead letter: the headers and the value. It shows the value as JSON where
-// it can read it, else as hexadecimal digits. It leaves most digits out unless whole is set.
+// PrintLetter writes the headers and the value of a dead letter. It writes the value as JSON if it can be decoded, and
+// otherwise as hexadecimal digits, shortened unless whole is set.
 func PrintLetter(w io.Writer, d stream.DeadLetter, whole bool) error {
 	p := printer{w: w}
 	p.line("dead letter  %d", d.Number)
@@ -93,7 +93,7 @@ func PrintLetter(w io.Writer, d stream.DeadLetter, whole bool) error {
 	return p.err
 }
 
-// text takes bytes for text if they are printable.
+// text returns bytes as text if they are printable.
 func text(b []byte) any {
 	if s := string(b); s == display.Printable(s) {
 		return s
@@ -101,7 +101,7 @@ func text(b []byte) any {
 	return b
 }
 
-// shownOfValue is the number of bytes that a dump shows of a value, unless all of it is wanted.
+// shownOfValue is the number of bytes of a shortened value.
 const shownOfValue = 256
 
 func dump(value []byte, whole bool) string {
@@ -111,7 +111,7 @@ func dump(value []byte, whole bool) string {
 	return hex.Dump(value[:shownOfValue]) + fmt.Sprintf("… and %s more (--whole)", Count(int64(len(value)-shownOfValue)))
 }
 
-// JSONLetter returns all that is known of a dead letter. The value is JSON where it can be read.
+// JSONLetter returns the headers and the value of a dead letter as JSON.
 func JSONLetter(d stream.DeadLetter) ([]byte, error) {
 	headers := make(map[string]any)
 	for _, h := range d.Headers {

@@ -1,15 +1,13 @@
-// Package inspect looks at a run from outside: how far every stage is in every lane, what waits where, and what was
-// set aside. `pairstream status` and `pairstream dead-letters` print what it finds.
+// Package inspect reads the state of a run: the progress of every stage in every lane, waiting records and dead letters.
+// `pairstream status` and `pairstream dead-letters` print it.
 //
-// It reads everything from the log itself. So any machine can ask, with or without the stages running:
+// All of it comes from the log, so any machine that reaches the log can read it, whether or not the stages run:
 //
-//   - Records of a topic: the seq of its last record, plus one. All others in the log are repetitions that a restart
-//     wrote. Readers drop them.
-//   - Lag: offsets in a stage's main input behind the point that the stage has committed. If the mark of its last
-//     output names a point further on, that one counts. Committed offsets are about a second old. Nothing but this
-//     display uses them.
-//   - Open group: embeddings behind the mark of the last manifest (or seal) of the lane. A pair that comes twice is
-//     counted twice.
+//   - Records of a topic: the seq of its last record, plus one. Any further records are repetitions that a restart has
+//     written. Readers drop them.
+//   - Lag: offsets in a stage's main input after the offset that the stage has committed, or after the mark of its last
+//     output if that is higher. Committed offsets are about a second old and serve this display only.
+//   - Open group: embeddings after the mark of the lane's last manifest or seal. A repeated pair counts each time.
 //
-// Times are those that records carry, and informative. The package changes nothing in the log.
+// Times are taken from the records and serve as information. The package writes nothing to the log.
 package inspect

@@ -8,16 +8,16 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Checks holds the last word of the guard of connections in each lane. nil: it said nothing there.
+// Checks holds the last check of the guard of connections in each lane; nil where the lane has none.
 type Checks []*schemas.Check
 
-// ReadChecks reads the scored batches of each lane up to the guard's verdict.
+// ReadChecks reads the scored batches of each lane up to the final check of the guard.
 func ReadChecks(ctx context.Context, log *stream.Log) (Checks, error) {
 	all := make(Checks, log.Config().Lanes)
 	for lane := range all {
 		for b, err := range stream.Values[*schemas.ScoredBatch](ctx, log, schemas.Scored, lane) {
 			if err != nil {
-				return nil, fmt.Errorf("looking for the guard's verdict: %w", err)
+				return nil, fmt.Errorf("reading the checks of the guard of connections: %w", err)
 			}
 			if b.Check == nil {
 				break // there is no guard
@@ -31,7 +31,8 @@ func ReadChecks(ctx context.Context, log *stream.Log) (Checks, error) {
 	return all, nil
 }
 
-// Lines says what the guard measured in each lane and what follows. Where connections are off it also says what to do.
+// Lines returns a line for each lane with the guard's measurement and whether connections are on. If they are off in any
+// lane, a last line names the remedy.
 func (c Checks) Lines() []string {
 	var out []string
 	remedy := ""

@@ -13,20 +13,20 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// LaneState is what a stage has to say of a lane: that it is parked, or what it waits for.
+// LaneState is a stage's report on a lane that is parked or waits.
 type LaneState struct {
 	Stage string `json:"stage"`
 	Lane  int    `json:"lane"`
 	State string `json:"state"`
 }
 
-// LaneStates asks every stage for the lanes that are not at work.
+// LaneStates returns the lanes that are parked or wait, for every stage.
 func LaneStates(ctx context.Context, log *stream.Log) ([]LaneState, error) {
 	var states []LaneState
 	for _, stage := range stageTopics {
 		lags, err := log.Lag(ctx, stage.name, stage.reads)
 		if err != nil {
-			return nil, fmt.Errorf("asking the %s for its lanes: %w", stage.name, err)
+			return nil, fmt.Errorf("reading the parked lanes of the %s: %w", stage.name, err)
 		}
 		for _, l := range lags {
 			if l.State != "" {
@@ -37,7 +37,7 @@ func LaneStates(ctx context.Context, log *stream.Log) ([]LaneState, error) {
 	return states, nil
 }
 
-// PrintLanes writes what lanes have to say, and what operators have decided.
+// PrintLanes writes the reports on lanes and the decisions of operators.
 func PrintLanes(w io.Writer, states []LaneState, skips []stream.Skip) error {
 	p := printer{w: w}
 	p.states(states)
@@ -62,7 +62,7 @@ func (p *printer) states(states []LaneState) {
 	p.table([]string{" stage", "lane", " says"}, rows)
 }
 
-// FindDamage reads the inputs of a stage's lane from the place of its last mark, and returns what is wrong with them.
+// FindDamage reads the inputs of a stage's lane from its last mark on, and returns the damage that it finds.
 func FindDamage(ctx context.Context, log *stream.Log, stage string, lane int) ([]stream.Skip, error) {
 	inputs, err := positions(ctx, log, stage, lane)
 	if err != nil {
@@ -81,8 +81,8 @@ func FindDamage(ctx context.Context, log *stream.Log, stage string, lane int) ([
 	return damage, nil
 }
 
-// positions returns the positions of a stage's inputs: at the mark of the last record that it has written in a lane, or
-// where it has parked the lane.
+// positions returns the positions of a stage's inputs at the mark of its last record in a lane, or where the lane is
+// parked.
 func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]stream.TopicPosition, error) {
 	if lanes := log.Config().Lanes; lane < 0 || lane >= lanes {
 		return nil, fmt.Errorf("lane %d: want one below LANES=%d", lane, lanes)
@@ -100,12 +100,12 @@ func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]
 				return slices.DeleteFunc(mark.Inputs, func(p stream.TopicPosition) bool { return slices.Contains(s.writes, p.Topic) }), err
 			}
 		}
-		at, _, err := log.Stopped(ctx, stage, s.reads, lane) // the trainer's marks say nothing
+		at, _, err := log.Stopped(ctx, stage, s.reads, lane) // the trainer writes no marks
 		inputs := []stream.TopicPosition{{Topic: s.reads, Position: at}}
 		for _, topic := range s.also {
 			at, found, aerr := log.Stopped(ctx, stage, topic, lane)
 			err = errors.Join(err, aerr)
-			if found || stage != trainer { // the trainer begins behind its checkpoint; others have written nothing, and begin with all there is
+			if found || stage != trainer { // the trainer starts after its checkpoint; the others have written nothing and start at the beginning
 				inputs = append(inputs, stream.TopicPosition{Topic: topic, Position: at})
 			}
 		}
@@ -114,7 +114,7 @@ func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]
 	return nil, fmt.Errorf("stage %q: want encoder, indexer, grouper, discriminator or trainer", stage)
 }
 
-// OneRecord proposes to pass over one record of a lane.
+// OneRecord returns the proposal to skip one record of a lane.
 func OneRecord(ctx context.Context, log *stream.Log, topic schemas.Topic, lane int, offset int64) ([]stream.Skip, error) {
 	s := stream.Skip{
 		Topic: topic, Lane: lane, Found: fmt.Sprintf("the record at offset %d", offset),

@@ -12,16 +12,16 @@ import (
 // ErrStays marks every refusal to put a dead letter back.
 var ErrStays = errors.New("cannot be put back")
 
-// PutBack decides which dead letters may go back to the lane that they came from. Only a producer's records can: a
-// stage's record has a place in a sequence, which is taken. The lane must go on, because nobody reads behind a final
-// seal. And a letter goes back once.
+// PutBack decides which dead letters may return to the lane that they came from. A letter returns once. It must be a
+// producer's record, because the seq of a stage's record is taken. Its lane must not have a final seal, after which stages
+// read nothing.
 type PutBack struct {
 	ended []bool         // by lane
-	done  map[int64]bool // numbers of the letters that were put back before
+	done  map[int64]bool // numbers of the letters that have been put back
 }
 
-// NewPutBack asks which lanes have ended, and which letters were put back before. With again, earlier returns do not
-// count.
+// NewPutBack reads which lanes have ended and which letters have been put back. With again, letters may return once
+// more.
 func NewPutBack(ctx context.Context, log *stream.Log, again bool) (*PutBack, error) {
 	done, err := log.PutBack(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func NewPutBack(ctx context.Context, log *stream.Log, again bool) (*PutBack, err
 	return b, nil
 }
 
-// Check returns nil if d may go back, or else the reason why not.
+// Check returns nil if d may return, and otherwise the reason.
 func (b *PutBack) Check(d stream.DeadLetter) error {
 	switch {
 	case b.done[d.Number]:

@@ -16,43 +16,43 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Retention says what may be deleted.
+// Retention lists the records that may be deleted.
 //
-// The rule: a record of a lane is needed as long as somebody would read it who goes on after a crash. Stages go on from
-// the mark that they would resume from, the trainer from its checkpoint before the last, and producers from their
-// notes. What lies before all of these may be deleted. A replay needs everything.
+// A record of a lane is needed as long as a stage or a producer would read it after a crash. Stages resume from their
+// marks, the trainer from its second-to-last checkpoint, and producers from their notes. Records before all of these may
+// be deleted. A replay needs all records.
 type Retention struct {
 	Namespace string    `json:"namespace"`
 	Time      time.Time `json:"time"`
 	Lanes     []Need    `json:"lanes"`
-	Problems  []string  `json:"problems,omitempty"` // settings of topics that are below the need, or not as they should be
+	Problems  []string  `json:"problems,omitempty"` // topics whose settings delete needed records, or are otherwise wrong
 }
 
-// Need says what is needed of one lane of a topic.
+// Need describes the needed records of one lane of a topic.
 type Need struct {
 	Topic   schemas.Topic `json:"topic"`
 	Lane    int           `json:"lane"`
 	Start   int64         `json:"start"` // first offset in the log
 	First   int64         `json:"first"` // first offset that is needed
 	End     int64         `json:"end"`
-	By      string        `json:"by,omitempty"` // who needs it
+	By      string        `json:"by,omitempty"` // the stage or producer that needs it
 	Why     string        `json:"why,omitempty"`
 	Since   *time.Time    `json:"since,omitempty"`    // time of the first needed record
 	Oldest  *time.Time    `json:"oldest,omitempty"`   // time of the first record in the log
 	Free    int64         `json:"free_records"`       // records that may be deleted
-	Bytes   int64         `json:"free_bytes"`         // of these, about
-	Needed  int64         `json:"needed_bytes"`       // of the others, about
+	Bytes   int64         `json:"free_bytes"`         // size of these, roughly
+	Needed  int64         `json:"needed_bytes"`       // size of the others, roughly
 	TooLate bool          `json:"too_late,omitempty"` // retention has removed records that are needed
 }
 
-// need keeps the first of those who need the lane.
+// need keeps the lowest needed offset and who needs it.
 func (n *Need) need(offset int64, by, why string) {
 	if n.By == "" || offset < n.First {
 		n.First, n.By, n.Why = offset, by, why
 	}
 }
 
-// CollectRetention reads what is needed of every lane. now is the time that goes with it.
+// CollectRetention returns the needed records of every lane, and dates the report now.
 func CollectRetention(ctx context.Context, log *stream.Log, now time.Time) (*Retention, error) {
 	r := &Retention{Namespace: log.Config().Namespace, Time: now}
 	checkpoint, err := resumeStep(ctx, log)
@@ -89,7 +89,7 @@ func CollectRetention(ctx context.Context, log *stream.Log, now time.Time) (*Ret
 	return r, err
 }
 
-// needs is what all lanes have in common.
+// needs holds what is read once for all lanes.
 type needs struct {
 	log        *stream.Log
 	checkpoint step
@@ -97,7 +97,7 @@ type needs struct {
 	kept       map[stream.KeptPlace]int64
 }
 
-// ofLane returns what is needed of one lane, by topic.
+// ofLane returns the needed records of one lane, by topic.
 func (c needs) ofLane(ctx context.Context, lane int) ([]Need, error) {
 	of := make(map[schemas.Topic]*Need)
 	for _, info := range schemas.Catalogue() {
@@ -110,7 +110,7 @@ func (c needs) ofLane(ctx context.Context, lane int) ([]Need, error) {
 		if stage.name != trainer {
 			mark, err := c.log.ResumeMark(ctx, stage.name, lane, inputs, stage.writes)
 			if err != nil {
-				return nil, fmt.Errorf("asking from where the %s goes on in lane %d: %w", stage.name, lane, err)
+				return nil, fmt.Errorf("reading where the %s resumes in lane %d: %w", stage.name, lane, err)
 			}
 			for _, t := range inputs {
 				of[t].need(mark.Input(t).Offset, stage.name, whyOf[stage.name])
@@ -133,7 +133,7 @@ func (c needs) ofLane(ctx context.Context, lane int) ([]Need, error) {
 	if err != nil {
 		return nil, err
 	}
-	of[schemas.Scored].need(max(0, at-1), trainer, c.checkpoint.why()) // by the record before it a checkpoint knows its log
+	of[schemas.Scored].need(max(0, at-1), trainer, c.checkpoint.why()) // a checkpoint recognises its log by the record before
 	of[schemas.Features].need(at, trainer, c.checkpoint.why())
 	if p, ok := c.producers[lane]; ok {
 		of[schemas.Pairs].need(p.offset, "producers", "begun, not ended: "+p.uri)
@@ -150,8 +150,8 @@ func (c needs) ofLane(ctx context.Context, lane int) ([]Need, error) {
 	return out, nil
 }
 
-// needAgain adds what a stage reads of its own output when it goes on. The record of a seq lies at the offset of this
-// number or, behind repetitions, further on.
+// needAgain adds the records of its own output that a stage reads when it resumes. The record of a seq is at the offset
+// with the same number or, after repetitions, at a higher one.
 func needAgain(ctx context.Context, log *stream.Log, mark stream.Mark, of map[schemas.Topic]*Need, writes []schemas.Topic, stage string) error {
 	for _, p := range mark.Inputs {
 		if !slices.Contains(writes, p.Topic) {
@@ -167,7 +167,7 @@ func needAgain(ctx context.Context, log *stream.Log, mark stream.Mark, of map[sc
 			if err != nil {
 				return err
 			}
-			if first <= p.Seq { // the log begins with repetitions
+			if first <= p.Seq { // the log starts with repetitions
 				offset = b.Start
 			}
 		}
@@ -183,7 +183,7 @@ var whyOf = map[string]string{
 	"discriminator": "scores the batches from there on",
 }
 
-// measure fills in what the log holds.
+// measure fills in the counts and times of the log.
 func (n *Need) measure(ctx context.Context, log *stream.Log) error {
 	b, err := log.Bounds(ctx, n.Topic, n.Lane)
 	if err != nil {
@@ -200,11 +200,11 @@ func (n *Need) measure(ctx context.Context, log *stream.Log) error {
 	return err
 }
 
-// recordBytes is about what a record takes besides its value.
+// recordBytes is roughly the size of a record without its value.
 const recordBytes = 100
 
-// about returns the time of the first record of a range of offsets, and about how many bytes there are. It reads the
-// first few alone.
+// about returns the time of the first record in a range of offsets, and estimates the bytes of the range from its first
+// records.
 func about(ctx context.Context, log *stream.Log, n *Need, from, end int64) (*time.Time, int64, error) {
 	if from >= end {
 		return nil, 0, nil
@@ -220,7 +220,7 @@ func about(ctx context.Context, log *stream.Log, n *Need, from, end int64) (*tim
 	return &records[0].Time, bytes * (end - from) / int64(len(records)), nil
 }
 
-// step is the training step from which the trainer would go on.
+// step is the training step from which the trainer would resume.
 type step struct {
 	number int64
 	known  bool
@@ -230,11 +230,11 @@ func (s step) why() string {
 	if !s.known {
 		return "no checkpoint was reported: it begins anew"
 	}
-	return fmt.Sprintf("goes on from its checkpoint before the last, of step %d", s.number)
+	return fmt.Sprintf("resumes from its second-to-last checkpoint, of step %d", s.number)
 }
 
-// resumeStep finds the last checkpoint but one, which the trainer falls back to when the last is damaged. With one
-// checkpoint alone, it is that.
+// resumeStep returns the step of the second-to-last checkpoint, which the trainer falls back to if the last one is
+// damaged. If there is only one checkpoint, it returns the step of that.
 func resumeStep(ctx context.Context, log *stream.Log) (step, error) {
 	var steps []int64
 	for rec, err := range log.Records(ctx, schemas.ProgressLog, 0, stream.Position{}, -1) {
@@ -253,15 +253,15 @@ func resumeStep(ctx context.Context, log *stream.Log) (step, error) {
 	return step{steps[max(0, len(steps)-2)], true}, nil
 }
 
-// trainerPlace returns the seq of the first features of a lane that the trainer would make again. Neither these nor
-// their batch lie before the offset of this number, as offsets run ahead of seqs.
+// trainerPlace returns the seq of the first features of a lane that the trainer would compute again. Since offsets are
+// never below seqs, these features and their batch are at or after the offset with the same number.
 func trainerPlace(ctx context.Context, log *stream.Log, lane int, from step) (int64, error) {
 	b, err := log.Bounds(ctx, schemas.Features, lane)
 	if err != nil || !from.known {
 		return 0, err
 	}
 	place := int64(0)
-	for low, high := b.Start, b.End; low < high; { // steps rise along the lane
+	for low, high := b.Start, b.End; low < high; { // steps ascend along the lane
 		middle := low + (high-low)/2
 		seq, made, err := blockAt(ctx, log, lane, middle)
 		switch {
@@ -276,7 +276,7 @@ func trainerPlace(ctx context.Context, log *stream.Log, lane int, from step) (in
 	return place, nil
 }
 
-// blockAt returns seq and step of the first features at or behind an offset; -1 when there are none.
+// blockAt returns the seq and step of the first features at or after an offset, and -1 if there are none.
 func blockAt(ctx context.Context, log *stream.Log, lane int, offset int64) (seq, made int64, err error) {
 	records, err := log.Peek(ctx, schemas.Features, lane, offset)
 	for _, rec := range records {
@@ -288,13 +288,13 @@ func blockAt(ctx context.Context, log *stream.Log, lane int, offset int64) (seq,
 	return -1, -1, err
 }
 
-// begun is the lowest place that a producer would look at.
+// begun is the lowest offset that a producer would read.
 type begun struct {
 	offset int64
 	uri    string
 }
 
-// begunSources reads which sources are published in part, by lane.
+// begunSources returns the sources that are partly published, by lane.
 func begunSources(ctx context.Context, log *stream.Log) (map[int]begun, error) {
 	lowest := make(map[int]begun)
 	err := log.Notes(ctx, schemas.Sources, "", func(key string, value []byte) error {
@@ -312,7 +312,7 @@ func begunSources(ctx context.Context, log *stream.Log) (map[int]begun, error) {
 	return lowest, err
 }
 
-// problems compares the settings of topics with the need.
+// problems compares the settings of topics with the needed records.
 func problems(ctx context.Context, log *stream.Log, r *Retention) ([]string, error) {
 	settings, err := log.TopicSettings(ctx)
 	if err != nil {
@@ -360,7 +360,7 @@ func (r *Retention) Print(w io.Writer) error {
 	return p.err
 }
 
-// age tells how long ago something was.
+// age returns how long ago t was.
 func (p *printer) age(t *time.Time) string {
 	if t == nil {
 		return "-"

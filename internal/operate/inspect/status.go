@@ -21,41 +21,41 @@ type Status struct {
 	Training    *Training   `json:"training,omitempty"`
 }
 
-// Stage says how far one stage is in all lanes.
+// Stage is the progress of one stage in all lanes.
 type Stage struct {
 	Name         string        `json:"name"`
 	Reads        schemas.Topic `json:"reads"`
 	Lag          int64         `json:"lag"`
-	WorstLane    int           `json:"worst_lane"` // the one with the largest lag; -1: none has any
+	WorstLane    int           `json:"worst_lane"` // lane with the largest lag; -1: no lane has any
 	LastProgress *time.Time    `json:"last_progress,omitempty"`
 }
 
-// Lane says how far the stages are in one lane.
+// Lane is the progress of all stages in one lane.
 type Lane struct {
 	Lane  int              `json:"lane"`
-	Pairs int64            `json:"pairs"` // without a seal at the end
+	Pairs int64            `json:"pairs"` // without a final seal
 	Lag   map[string]int64 `json:"lag"`   // by stage
 	Group OpenGroup        `json:"open_group"`
 	State State            `json:"state"`
-	Says  []LaneState      `json:"says,omitempty"` // of stages that have parked the lane, or wait in it
+	Says  []LaneState      `json:"says,omitempty"` // stages that have parked the lane or wait in it
 
-	Connections    *Connections `json:"connections,omitempty"`     // what the guard of connections says; nil: there is none
-	ConnectionsOff string       `json:"connections_off,omitempty"` // why the discriminator mines none in the lane
+	Connections    *Connections `json:"connections,omitempty"`     // by the guard of connections; nil: there is none
+	ConnectionsOff string       `json:"connections_off,omitempty"` // why the discriminator has switched connections off in the lane
 }
 
-// Connections is what the guard of connections says of a lane.
+// Connections is the guard's estimate of the precision of connections in a lane.
 type Connections struct {
 	State     string  `json:"state"` // on, off, or measuring
 	Precision float64 `json:"precision"`
-	Low       float64 `json:"low"` // of its interval
+	Low       float64 `json:"low"` // lower end of its interval
 	High      float64 `json:"high"`
 	Base      float64 `json:"base_rate"`
 	Above     float64 `json:"above"`  // threshold
-	Judged    int32   `json:"judged"` // connections that people have judged
-	Says      string  `json:"says"`   // all that in a sentence
+	Judged    int32   `json:"judged"` // connections that have been judged by people
+	Says      string  `json:"says"`   // all of this in a sentence
 }
 
-// connections returns what a check says. Checks of earlier discriminators have no precision.
+// connections returns the estimate of a check, or nil: checks of older discriminators have none.
 func connections(c *schemas.Check) *Connections {
 	if c == nil || c.Precision == nil {
 		return nil
@@ -70,30 +70,30 @@ func connections(c *schemas.Check) *Connections {
 	return &Connections{State: state, Precision: p.Value, Low: p.Low, High: p.High, Base: p.Base, Above: p.Above, Judged: p.Judged, Says: c.String()}
 }
 
-// State is what a lane waits for.
+// State tells whether a lane has ended.
 type State string
 
 // The states of a lane.
 const (
 	StateOpen  State = "open"  // more pairs may come
-	StateEnded State = "ended" // a final seal was written, stages are still at work
-	StateDone  State = "done"  // and every stage has reached it
+	StateEnded State = "ended" // it has a final seal, and some stage has not reached it
+	StateDone  State = "done"  // every stage has reached the final seal
 )
 
 // OpenGroup is the group that a lane is filling.
 type OpenGroup struct {
-	Number int64 `json:"number"` // this many groups were closed before it
-	Pairs  int64 `json:"pairs"`  // at most Size: what lies behind is for the next groups
-	Size   int64 `json:"size"`   // number of pairs at which it closes by itself
+	Number int64 `json:"number"` // groups that were closed before it
+	Pairs  int64 `json:"pairs"`  // at most Size; further pairs belong to later groups
+	Size   int64 `json:"size"`   // pairs at which it closes
 }
 
-// Waiting counts batches that were made and not used yet.
+// Waiting counts the batches that have not been used yet.
 type Waiting struct {
 	Scoring  int64 `json:"scoring"`
 	Training int64 `json:"training"`
 }
 
-// Topic says what one topic holds.
+// Topic counts the records of one topic.
 type Topic struct {
 	Topic    schemas.Topic `json:"topic"`
 	Records  int64         `json:"records"`  // without repetitions
@@ -101,7 +101,7 @@ type Topic struct {
 	Last     *time.Time    `json:"last,omitempty"`
 }
 
-// DeadCount counts the dead letters of a stage that have a reason in common.
+// DeadCount counts the dead letters of a stage with the same reason.
 type DeadCount struct {
 	Stage  string `json:"stage"`
 	Reason string `json:"reason"`
@@ -117,7 +117,7 @@ type Training struct {
 	Time       time.Time          `json:"time"`
 }
 
-// stageTopics lists the stages, what each follows, what it reads besides, and what it writes.
+// stageTopics lists the stages with the topic that each follows, other topics that it reads, and those that it writes.
 var stageTopics = []struct {
 	name   string
 	reads  schemas.Topic
@@ -133,11 +133,11 @@ var stageTopics = []struct {
 
 const trainer = "trainer"
 
-// snapshot is what was read of one lane.
+// snapshot holds the last records and offsets of one lane.
 type snapshot struct {
 	topics    map[schemas.Topic]laneTopic
 	says      []LaneState
-	committed map[string]int64 // by stage: offset in what it reads; -1: none
+	committed map[string]int64 // by stage: offset in its main input; -1: none
 	check     *schemas.Check   // what the guard of connections says
 	number    int64            // of the open group
 	closed    int64            // seq of the embedding behind the last closed group
@@ -181,7 +181,7 @@ func (t laneTopic) sealed() bool {
 	return err == nil && ok && seal.Final
 }
 
-// lag returns how many records of its input the stage has still to read.
+// lag returns the number of records of its input that the stage has not read yet.
 func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic) int64 {
 	in := s.topics[reads]
 	at, known := in.bounds.Start, false
@@ -195,7 +195,7 @@ func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic)
 			}
 		}
 	}
-	if stage == trainer && !known { // its outputs carry no marks, but there is one for every batch
+	if stage == trainer && !known { // its outputs have no marks, but every batch has one output
 		lag := in.records() - s.topics[schemas.Features].records()
 		if in.endsInSeal() {
 			lag--
@@ -203,17 +203,17 @@ func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic)
 		return max(lag, 0)
 	}
 	if stage == trainer && in.bounds.End-at == 1 && in.endsInSeal() {
-		return 0 // the trainer says where its batches end, not whether it has read what follows them
+		return 0 // the trainer reports the end of its batches, and not whether it has read the records after them
 	}
 	return max(in.bounds.End-at, 0)
 }
 
-// openGroup counts what lies behind the last closed group. A mark would not do: it leads back to what a new owner reads
-// again.
+// openGroup counts the pairs after the last closed group. Marks do not help: they point to earlier records that a new
+// owner reads again.
 func (s snapshot) openGroup(size int) OpenGroup {
 	pairs := s.topics[schemas.Embeddings].pairs() - s.closed
 	if s.topics[schemas.Groups].endsInSeal() {
-		pairs-- // the seal lies among the embeddings
+		pairs-- // the seal is one of the embeddings' records
 	}
 	return OpenGroup{Number: s.number, Pairs: min(max(pairs, 0), int64(size)), Size: int64(size)}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Print writes the state as tables. With an earlier state of the same run, topics get a rate as well.
+// Print writes the state as tables. If before is an earlier state of the run, topics have a rate.
 func (s *Status) Print(w io.Writer, before *Status) error {
 	name := s.Namespace
 	if name == "" {
@@ -30,7 +30,7 @@ func (s *Status) Print(w io.Writer, before *Status) error {
 	return p.err
 }
 
-// printer writes until something fails.
+// printer writes lines until the first error.
 type printer struct {
 	w   io.Writer
 	now time.Time
@@ -43,7 +43,7 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// table writes rows of cells, with numbers to the right. Columns whose title begins with a space are text.
+// table writes rows of cells. It aligns numbers to the right, and columns whose title begins with a space to the left.
 func (p *printer) table(titles []string, rows [][]string) {
 	if p.err != nil {
 		return
@@ -84,7 +84,7 @@ func (p *printer) stages(s *Status) {
 	p.table([]string{" stage", " reads", "lag", " most", "last progress"}, rows)
 }
 
-// connections prints what the guard says of every lane that has one.
+// connections prints the guard's estimate for every lane that has one.
 func (p *printer) connections(s *Status) {
 	var rows [][]string
 	for _, l := range s.Lanes {
@@ -132,7 +132,7 @@ func (p *printer) lanes(s *Status) {
 	p.states(says)
 }
 
-// fill shows a group as a bar and in numbers.
+// fill prints the size of a group as a bar and a number.
 func fill(g OpenGroup) string {
 	if g.Pairs == 0 {
 		return "empty"
@@ -187,7 +187,7 @@ func (p *printer) deadLetters(counts []DeadCount) {
 	p.table([]string{"records", " set aside by", " reason"}, rows)
 }
 
-// ago says how long before now t was.
+// ago returns how long before now t was.
 func (p *printer) ago(t *time.Time) string {
 	if t == nil {
 		return "never"
@@ -195,7 +195,7 @@ func (p *printer) ago(t *time.Time) string {
 	return Age(p.now.Sub(*t))
 }
 
-// Age shows a duration in its largest unit. Clocks of different machines may disagree a little.
+// Age returns a duration in its largest unit. It returns "now" for a negative one, since the clocks of machines differ.
 func Age(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -210,7 +210,7 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
 }
 
-// Count shows a number with its thousands apart: 1,234,567.
+// Count returns a number with separators of thousands: 1,234,567.
 func Count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	sign := ""
@@ -223,7 +223,7 @@ func Count(n int64) string {
 	return sign + digits
 }
 
-// Rate shows a number of records a second.
+// Rate returns a number of records a second.
 func Rate(perSecond float64) string {
 	if perSecond >= 100 {
 		return Count(int64(perSecond))
