@@ -88,9 +88,6 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	case *write != "":
 		return writeTables(*results, strings.Split(*write, ","))
 	}
-	if b.device != "" {
-		b.threads = runtime.NumCPU()
-	}
 	if b.short {
 		b.repeats, *results = 1, ""
 		b.threads = 1 // on a busy machine the threads of a side wait for one another more than they work
@@ -125,6 +122,8 @@ func (b *bench) look(ctx context.Context) (err error) {
 	}
 	if b.device == "" {
 		b.installed, err = b.homes()
+	} else if !b.short {
+		b.threads = runtime.NumCPU()
 	}
 	return err
 }
