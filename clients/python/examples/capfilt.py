@@ -1,8 +1,9 @@
 """Captions and scores of BLIP for a crawl (CapFilt, Li et al. 2022, section 3.3): what MAFA and GRIT-VLP call 4M-Clean and 14M-Clean.
 
     python examples/capfilt.py /data/crawl/00000.tar /data/clean/00000.tar
-    FILTER='clean: meta.match > 0.5' pairstream up                # or with `pairstream batches`; then produce /data/clean
+    FILTER='clean: !has(meta.match) || meta.match > 0.5' pairstream up         # or with `pairstream batches`; then produce /data/clean
 
+That rule keeps pairs without a score: COCO and Visual Genome, which both papers take as they are. CC3M and SBU are refined, and CC12M for 14M-Clean.
 Each image of a tar gets BLIP's caption beside its own. Both become pairs of the new tar, with BLIP's probability that the caption holds, and where
 the caption is from: the columns match and made (web or blip). So the filter is a rule of pairstream, and may change without a second run. Give
 `refine` another `score` for another judge.

@@ -73,6 +73,25 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// MAFA refines what was crawled, and takes COCO and Visual Genome as they are: pairs without a score.
+func TestTheRuleOf4MClean(t *testing.T) {
+	r := parse(t, "clean: !has(meta.match) || meta.match > 0.5")
+	for _, c := range []struct {
+		pair string
+		meta schemas.Columns
+		rule string
+	}{
+		{"a caption that holds", schemas.Columns{"match": 0.9, "made": "web"}, ""},
+		{"one that does not", schemas.Columns{"match": 0.2, "made": "web"}, "clean"},
+		{"BLIP's own that does not", schemas.Columns{"match": 0.5, "made": "blip"}, "clean"},
+		{"a pair that was not crawled", nil, ""},
+	} {
+		if got := judge(r, &filter.Facts{Caption: "a dog", Meta: c.meta}); got.Rule != c.rule {
+			t.Errorf("%s: verdict %+v, want rule %q", c.pair, got, c.rule)
+		}
+	}
+}
+
 func TestProblemsNameThePlace(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"widht >= 200", "line 1, column 1, in rule filter: undeclared reference to 'widht'"},
