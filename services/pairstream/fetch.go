@@ -40,6 +40,7 @@ func newFetchCommand() *cobra.Command {
 			"and RedCaps. Where the first line of CSV or TSV is a row already, as in CC3M and CC12M, numbers name the columns:\n" +
 			"--url-col=2 --caption-col=1.\n\n" +
 			"Addresses inside of networks are refused, also behind redirects; robots.txt and X-Robots-Tag (noai, noimageai, noindex, noimageindex) are honoured.\n\n" +
+			"'LIST?sample=0.25&seed=7' downloads a quarter of the rows, drawn by the seed.\n" +
 			"A run that was cut short goes on with the first tar that is not complete. Video and audio are not downloaded.",
 		Args: wantArgs(1, 1),
 	}

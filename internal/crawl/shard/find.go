@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/crawl/portion"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -25,8 +27,10 @@ type Tar struct {
 	Version string // changes whenever the tar does; empty: not known
 	Place   int    // index of the first path that named it
 
-	path    string // on the file system
-	list    *list  // a JSON list instead of a tar
+	whole   string        // the URI without the options of a sample; empty: the same
+	sample  portion.Share // of the tar's examples
+	path    string        // on the file system
+	list    *list         // a JSON list instead of a tar
 	catalog Catalog
 	object  Object
 	beside  *Tar // the table of the same name, which is no tar
@@ -38,6 +42,16 @@ func (t Tar) Beside() (uri string, size int64, version string, ok bool) {
 		return "", 0, "", false
 	}
 	return t.beside.URI, t.beside.Size, t.beside.Version, true
+}
+
+// reference returns the URI by which references name the tar.
+func (t Tar) reference() string { return cmp.Or(t.whole, t.URI) }
+
+// take makes the tar the source of a share of its examples. Another share is another source.
+func (t *Tar) take(s portion.Share) {
+	if options := s.String(); options != "" {
+		t.sample, t.whole, t.URI = s, t.URI, t.URI+options
+	}
 }
 
 // name returns the tar's name for messages.
@@ -71,8 +85,8 @@ func (f *Found) Close() error {
 
 // Find lists the tars that paths name, in order. A path is a tar or a folder on the file system (see [Tars]), or a URL:
 // s3://bucket/prefix/a.tar is a tar, any other URL stands for the *.tar below it, in the order of their names. Options
-// of the store follow a question mark. A JSON list of images, file.json?images=FOLDER, is one source, like a tar. Each
-// tar comes once.
+// of the store follow a question mark; sample=0.25 among them takes that share of the examples, drawn by seed. A JSON
+// list of images, file.json?images=FOLDER, is one source, like a tar. Each tar comes once.
 func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error) {
 	parts := make([]Found, len(paths))
 	each := make([][]Tar, len(paths))
@@ -105,19 +119,32 @@ func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error
 }
 
 func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, error) {
-	if IsRemote(p) {
-		tars, err := f.inStore(ctx, p, remote)
-		if err != nil {
-			err = fmt.Errorf("looking for tars in %s: %w", p, err)
-		}
-		return tars, err
-	}
 	if l, err := listAt(p); l != nil || err != nil {
 		if err != nil {
 			return nil, fmt.Errorf("looking for images of %s: %w", p, err)
 		}
 		t, err := l.find()
 		return []Tar{t}, err
+	}
+	place, share, err := portion.Cut(p)
+	if err != nil {
+		return nil, fmt.Errorf("looking for tars in %w", err)
+	}
+	tars, err := f.at(ctx, place, remote)
+	for i := range tars {
+		tars[i].take(share)
+	}
+	return tars, err
+}
+
+// at lists the tars of a path or URL.
+func (f *Found) at(ctx context.Context, p string, remote OpenRemote) ([]Tar, error) {
+	if IsRemote(p) {
+		tars, err := f.inStore(ctx, p, remote)
+		if err != nil {
+			err = fmt.Errorf("looking for tars in %s: %w", p, err)
+		}
+		return tars, err
 	}
 	files, lost, err := findFiles([]string{p})
 	f.Lost = append(f.Lost, lost...)

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/crawl/portion"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -33,7 +34,8 @@ type list struct {
 	images string // folder; absolute and without symbolic links
 	splits []string
 	one    bool  // one caption of each entry
-	sample int64 // entries; 0: all
+	sample int64 // entries; 0: all, or a share of them
+	share  portion.Share
 	seed   uint64
 }
 
@@ -80,19 +82,23 @@ func listAt(p string) (*list, error) {
 
 // draws reads the options of the random selection.
 func (l *list) draws(options url.Values) (err error) {
-	if sample := options.Get("sample"); sample != "" {
-		n, err := strconv.ParseFloat(sample, 64)
-		if err != nil || n < 1 || n > math.MaxInt32 || n != math.Trunc(n) {
-			return fmt.Errorf("option sample is %q, want a number of entries such as 1e6", sample)
-		}
+	if l.seed, err = portion.Seed(options.Get("seed")); err != nil {
+		return err
+	}
+	text := options.Get("sample")
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err == nil && n >= 1 && n <= math.MaxInt32 && n == math.Trunc(n):
 		l.sample = int64(n)
+	case err == nil && n > 0 && n < 1:
+		l.share, err = portion.New(text, options.Get("seed"))
+	default:
+		err = fmt.Errorf("option sample is %q, want a number of entries such as 1e6, or a share of them such as 0.25", text)
 	}
-	if seed := options.Get("seed"); seed != "" {
-		if l.seed, err = strconv.ParseUint(seed, 10, 64); err != nil {
-			return fmt.Errorf("option seed is %q, want a whole number", seed)
-		}
-	}
-	return nil
+	return err
 }
 
 func realPath(p string) (string, error) {
@@ -115,7 +121,11 @@ func (l *list) uri() string {
 	if l.sample > 0 {
 		options.Set("sample", strconv.FormatInt(l.sample, 10))
 	}
-	if l.one || l.sample > 0 {
+	if _, share, ok := strings.Cut(l.share.String(), "sample="); ok {
+		share, _, _ = strings.Cut(share, "&")
+		options.Set("sample", share)
+	}
+	if l.one || options.Has("sample") {
 		options.Set("seed", strconv.FormatUint(l.seed, 10))
 	}
 	return FileURI(l.file) + "?" + options.Encode()
@@ -171,7 +181,12 @@ func (l *list) each(ctx context.Context, visit func(number int64, e Entry) error
 // chosen calls visit with the entries of the sample, or with all.
 func (l *list) chosen(ctx context.Context, visit func(number int64, e Entry) error) error {
 	if l.sample == 0 {
-		return l.each(ctx, visit)
+		return l.each(ctx, func(number int64, e Entry) error {
+			if !l.share.HasRow(number) {
+				return nil
+			}
+			return visit(number, e)
+		})
 	}
 	all := int64(0)
 	if err := l.each(ctx, func(int64, Entry) error { all++; return nil }); err != nil {

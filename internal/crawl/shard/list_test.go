@@ -189,7 +189,7 @@ func TestListsThatCannotBeRead(t *testing.T) {
 		"images elsewhere":     {"[" + good + "]", "", "?images=FOLDER"},
 		"an entry without end": {`[{"image": "0.png", "caption": "` + strings.Repeat("x", 9<<20) + `"}]`, "?images=" + dir + "/train", "a row or an entry is too long"},
 		"an unknown option":    {"[" + good + "]", "?image=" + dir, `option "image" of a JSON list: want each of images, split, captions, sample, seed`},
-		"an odd sample":        {"[" + good + "]", "?sample=0.5", `option sample is "0.5"`},
+		"an odd sample":        {"[" + good + "]", "?sample=1.5", `option sample is "1.5"`},
 		"odd captions":         {"[" + good + "]", "?captions=two", `option captions is "two", want all or one`},
 		"an odd seed":          {"[" + good + "]", "?seed=x", `option seed is "x"`},
 		"no such folder":       {"[" + good + "]", "?images=" + dir + "/none", "option images"},

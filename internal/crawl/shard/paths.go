@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/crawl/portion"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -116,6 +118,10 @@ func Roots(paths []string) ([]string, error) {
 			dirs = append(dirs, l.images)
 			continue
 		}
+		p, _, err := portion.Cut(p)
+		if err != nil {
+			return nil, err
+		}
 		if !IsRemote(p) {
 			local = append(local, p)
 			continue
@@ -155,9 +161,10 @@ func WithOptions(paths, roots []string) []string {
 }
 
 func withOptions(p string, roots []string) string {
-	place, err := url.Parse(p)
-	if !IsRemote(p) || err != nil || place.RawQuery != "" {
-		return p
+	rest, share, cutErr := portion.Cut(p)
+	place, err := url.Parse(rest)
+	if !IsRemote(p) || errors.Join(cutErr, err) != nil || place.RawQuery != "" {
+		return p // what opens it says what is wrong
 	}
 	longest := -1
 	for _, raw := range roots {
@@ -169,6 +176,9 @@ func withOptions(p string, roots []string) string {
 		if inside := prefix == "/" || strings.HasPrefix(strings.Trim(place.Path, "/")+"/", prefix); inside && len(prefix) > longest {
 			longest, place.RawQuery = len(prefix), root.RawQuery
 		}
+	}
+	if options := strings.TrimPrefix(share.String(), "?"); options != "" {
+		place.RawQuery = strings.TrimPrefix(place.RawQuery+"&"+options, "&")
 	}
 	return place.String()
 }

@@ -56,6 +56,10 @@ func (s *scanner) flush() error {
 		return nil
 	}
 	ref, id := s.imageRef(cur.image)
+	if !s.share.HasImage(id) {
+		s.undrawn++
+		return nil
+	}
 	s.totals.Examples++
 	s.totals.Pairs += len(good)
 	ex := Example{Key: cur.key, Image: *ref, ImageID: id, Encoded: s.image, Captions: good, Row: row, described: cur.described}
@@ -71,6 +75,9 @@ func (s *scanner) picture(cur sample) error {
 		return s.reject(cur, caption{reason: reason, detail: detail})
 	}
 	ref, id := s.imageRef(cur.image)
+	if !s.share.HasImage(id) {
+		return nil
+	}
 	return s.v.Picture(Picture{Entry: cur.image.name, Image: *ref, ImageID: id, Encoded: s.image})
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/pairstream/pairstream/internal/crawl/portion"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -73,7 +74,7 @@ func Scan(ctx context.Context, paths []string, v Visitor) (totals Totals, err er
 	lost := found.Lost
 	var image []byte // shared by all tars: its capacity grows to the largest image
 	for _, tar := range found.Tars {
-		s := &scanner{v: v, totals: &totals, uri: tar.URI, image: image}
+		s := &scanner{v: v, totals: &totals, uri: tar.reference(), share: tar.sample, image: image}
 		fault, err := s.scan(ctx, tar)
 		if err != nil {
 			return totals, err
@@ -98,7 +99,7 @@ func Scan(ctx context.Context, paths []string, v Visitor) (totals Totals, err er
 // ScanTar visits the examples and problems of one tar, and adds its counts to totals. When the tar cannot be read to
 // its end, the last problem reports this.
 func ScanTar(ctx context.Context, tar Tar, v Visitor, totals *Totals) error {
-	s := &scanner{v: v, totals: totals, uri: tar.URI}
+	s := &scanner{v: v, totals: totals, uri: tar.reference(), share: tar.sample}
 	fault, err := s.scan(ctx, tar)
 	if fault == nil {
 		return err
@@ -148,11 +149,13 @@ func faultOf(err error) error {
 
 // scanner walks one tar and puts the entries of a key together.
 type scanner struct {
-	v      Visitor
-	totals *Totals
-	uri    string
-	tar    *tarReader
-	rows   map[string]table.Row // of the table beside the tar
+	v       Visitor
+	totals  *Totals
+	uri     string
+	share   portion.Share
+	undrawn int // examples outside of the share
+	tar     *tarReader
+	rows    map[string]table.Row // of the table beside the tar
 
 	image    []byte // contents of the current key's image
 	imageURI string // of the current image, if it is a separate file
@@ -209,7 +212,7 @@ func (s *scanner) file(ctx context.Context, tar Tar) error {
 	if err := s.walk(ctx, src, size); err != nil {
 		return err
 	}
-	if s.totals.Examples == before && s.v.Picture == nil {
+	if s.totals.Examples == before && s.undrawn == 0 && s.v.Picture == nil {
 		s.totals.unread(whyEmpty(src), Unreads{1, s.uri})
 	}
 	return s.more()

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/pairstream/pairstream/internal/crawl/portion"
 )
 
 // Bounds of a row of a text.
@@ -27,6 +29,7 @@ type List struct {
 	Columns // the columns found
 
 	files []listFile
+	share portion.Share // of the rows, numbered through all files
 }
 
 // listFile is a file of a list.
@@ -56,11 +59,15 @@ func kindOf(path string) string {
 
 // Open finds the columns of a list. It refuses a list without them, and names the list's columns.
 func Open(ctx context.Context, path string, want Columns) (*List, error) {
+	path, share, err := portion.Cut(path)
+	if err != nil {
+		return nil, err
+	}
 	paths, err := listFiles(path)
 	if err != nil {
 		return nil, err
 	}
-	l := &List{Columns: want}
+	l := &List{Columns: want, share: share}
 	for i, p := range paths {
 		f := listFile{path: p, kind: kindOf(p)}
 		found, err := f.find(ctx, want)
@@ -124,8 +131,15 @@ func (f *listFile) find(ctx context.Context, want Columns) (found Columns, err e
 // TSV or JSON lines that cannot be read, or has more than a megabyte or 4,096 columns, is nil. An unclosed or misplaced
 // quote in CSV ends the reading with an error, because it may hide any number of rows.
 func (l *List) Read(ctx context.Context, each func(Row) error) error {
+	number := int64(-1)
+	drawn := func(r Row) error {
+		if number++; !l.share.HasRow(number) {
+			return nil
+		}
+		return each(r)
+	}
 	for _, f := range l.files {
-		if err := f.read(ctx, each); err != nil {
+		if err := f.read(ctx, drawn); err != nil {
 			return fmt.Errorf("reading %s: %w", f.path, err)
 		}
 	}

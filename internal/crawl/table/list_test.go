@@ -64,6 +64,44 @@ func TestListsCostTheirRows(t *testing.T) {
 	}
 }
 
+// TestShareOfAList reads half of a list's rows. They are counted through all files, and broken ones count.
+func TestShareOfAList(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a.jsonl", "b.jsonl"} {
+		var text strings.Builder
+		for i := range 100 {
+			fmt.Fprintf(&text, "{\"url\":\"%s%d\"}\n{\n", name[:1], i)
+		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text.String()), 0o600))
+	}
+	read := func(options string) (urls map[string]bool, broken int) {
+		urls = map[string]bool{}
+		l := must.Get(table.Open(t.Context(), dir+options, table.Columns{URL: "url", Caption: "url"}))(t)
+		must.Do(t, l.Read(t.Context(), func(r table.Row) error {
+			if r == nil {
+				broken++
+				return nil
+			}
+			urls[r.Text("url")] = true
+			return nil
+		}))
+		return urls, broken
+	}
+	half, broken := read("?sample=0.5&seed=3")
+	if len(half) < 60 || len(half) > 140 || broken < 60 || broken > 140 {
+		t.Errorf("half of 200 rows and 200 broken ones is %d and %d", len(half), broken)
+	}
+	if again, _ := read("?sample=0.5&seed=3"); !reflect.DeepEqual(again, half) {
+		t.Error("the same seed drew other rows")
+	}
+	if other, _ := read("?sample=0.5&seed=4"); reflect.DeepEqual(other, half) {
+		t.Error("another seed drew the same rows")
+	}
+	if _, err := table.Open(t.Context(), dir+"?sample=1e6", table.Columns{}); err == nil || !strings.Contains(err.Error(), "want a share") {
+		t.Errorf("a number of rows: %v", err)
+	}
+}
+
 // A short array that cannot be read is refused before anything is downloaded.
 func TestArraysThatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{

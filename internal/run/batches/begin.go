@@ -19,6 +19,7 @@ import (
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
+	"github.com/pairstream/pairstream/internal/crawl/portion"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/weights"
 )
@@ -57,7 +58,7 @@ func (p *planning) inputs(ctx context.Context, settings map[string]string) (in I
 		if err != nil {
 			return in, err
 		}
-		in.Files[shard.FileURI(path)] = stateOf(info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano))
+		in.Files[shard.FileURI(path)+p.share.String()] = stateOf(info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano))
 	}
 	if len(p.tables) > 0 {
 		in.Columns = []string{p.columns.Image, p.columns.Caption}
@@ -137,6 +138,9 @@ func (p *planning) apart() error {
 	for _, path := range p.sources {
 		if shard.IsRemote(path) {
 			continue
+		}
+		if place, _, err := portion.Cut(path); err == nil {
+			path = place
 		}
 		data := ownedfolder.Place{Setting: "the data", Path: shard.LocalPath(path)}
 		tables, err := parquetFiles(data.Path)

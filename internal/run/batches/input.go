@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
+	"github.com/pairstream/pairstream/internal/crawl/portion"
 	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -24,19 +25,27 @@ import (
 type input struct {
 	tars   []string
 	tables []string
-	roots  []string // of the tars
+	share  portion.Share // of the tables' rows
+	roots  []string      // of the tars
 }
 
 // findInput tells tars from Parquet files. A folder without tars stands for its Parquet files.
 func findInput(paths []string, images string) (in input, err error) {
-	for _, p := range paths {
-		tables, err := parquetFiles(p)
+	for i, p := range paths {
+		place, share, err := portion.Cut(p)
+		if err != nil {
+			place = p // a JSON list, or what opens it refuses it
+		}
+		tables, err := parquetFiles(place)
 		if err != nil {
 			return in, err
 		}
 		if in.tables = append(in.tables, tables...); len(tables) == 0 {
 			in.tars = append(in.tars, p)
+		} else if i > 0 && share != in.share {
+			return in, fmt.Errorf("%s has another sample than %s: want the same one for all Parquet files of a plan", p, paths[0])
 		}
+		in.share = share
 	}
 	if len(in.tables) == 0 {
 		in.roots, err = shard.Roots(in.tars)
@@ -46,7 +55,7 @@ func findInput(paths []string, images string) (in input, err error) {
 		return in, fmt.Errorf("%s is no Parquet file, and %s is: want one kind for a plan, as rows are counted through all files", in.tars[0], in.tables[0])
 	}
 	images, err = ownedfolder.Resolve(images) // as references name it
-	in.tars, in.roots = []string{images}, []string{shard.FileURI(images)}
+	in.tars, in.roots = []string{images + in.share.String()}, []string{shard.FileURI(images)}
 	return in, err
 }
 

@@ -2,6 +2,7 @@ package batches
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,6 +87,18 @@ func TestPlanOfParquet(t *testing.T) {
 	if printed := must.Get(plan(t, tables, environ))(t); !strings.Contains(printed, "complete") {
 		t.Errorf("once more: %s", printed)
 	}
+	half := tables
+	half.Sources, half.Out = []string{in("tables") + "?sample=0.5&seed=1"}, in("tables/half")
+	must.Get(plan(t, half, environ))(t)
+	part := map[string]bool{}
+	for _, r := range rowsOf(t, half.Out, manifestIn(t, half.Out).Files) {
+		part[r.Text("key")] = keys[r.Text("key")] == 3
+	}
+	if len(part) == 0 || len(part) == 8 || slices.Contains(slices.Collect(maps.Values(part)), false) {
+		t.Errorf("half of the rows are %v", part)
+	}
+	half.Sources = tables.Sources
+	wantError(t, "a plan of half the rows goes on with all of them", "sample=0.5", half, environ)
 	for _, c := range []struct {
 		name, want, out string
 		image           string
