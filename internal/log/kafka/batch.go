@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -205,84 +206,55 @@ var errCut = errors.New("cut short")
 
 // next reads a record into r. It drops the headers of a record that has too many, and says so.
 func (c *recordCursor) next(r *Record) error {
-	length, n := binary.Varint(c.rest)
-	if n <= 0 || length < leastRecordBytes-1 || length > int64(len(c.rest)-n) {
+	all := kbin.Reader{Src: c.rest}
+	f := kbin.Reader{Src: all.VarintBytes()}
+	if len(f.Src) < leastRecordBytes-1 {
 		return errCut
 	}
-	f := fields{rest: c.rest[n+1 : n+int(length)]} // without the attributes, which have no meaning
-	c.rest = c.rest[n+int(length):]
+	c.rest = all.Src
+	f.Int8() // the attributes, which have no meaning
 	at := c.time
-	if delta := f.number(); !c.fixed {
+	if delta := f.Varlong(); !c.fixed {
 		at += delta
 	}
-	r.Offset, r.Time = c.first+f.number(), time.UnixMilli(at)
-	r.Key, r.Value = f.bytes(), f.bytes()
-	f.headers(r, c)
-	if f.bad {
+	r.Offset, r.Time = c.first+int64(f.Varint()), time.UnixMilli(at)
+	r.Key, r.Value = f.VarintBytes(), f.VarintBytes()
+	if !c.readHeaders(r, &f) || !f.Ok() {
 		return errCut
 	}
 	return nil
 }
 
-// fields reads the fields of one record until one does not fit.
-type fields struct {
-	rest []byte
-	bad  bool
-}
-
-func (f *fields) number() int64 {
-	v, n := binary.Varint(f.rest)
-	if f.bad || n <= 0 {
-		f.bad, f.rest = true, nil
-		return 0
-	}
-	f.rest = f.rest[n:]
-	return v
-}
-
-// bytes reads a length and as many bytes. It returns nil when the length is -1.
-func (f *fields) bytes() []byte {
-	n := f.number()
-	if n < 0 {
-		return nil
-	}
-	if n > int64(len(f.rest)) {
-		f.bad, f.rest = true, nil
-		return nil
-	}
-	b := f.rest[:n:n]
-	f.rest = f.rest[n:]
-	return b
-}
-
-// headers reads the headers of a record into the cursor's room, and makes new room when that is full.
-func (f *fields) headers(r *Record, c *recordCursor) {
-	n, size := f.number(), len(f.rest)
+// readHeaders reads the headers of a record into the cursor's room, and makes new room when that is full. It reports
+// whether there can be as many as are announced.
+func (c *recordCursor) readHeaders(r *Record, f *kbin.Reader) bool {
+	n := int(f.Varint())
+	size := len(f.Src)
 	switch {
-	case f.bad || n < 0 || n > int64(size/2):
-		f.bad = true
-		return
+	case n < 0 || n > size/2:
+		return false
 	case n > MaxRecordHeaders || size > MaxHeaderBytes:
 		r.Unreadable = fmt.Errorf("oversized headers: %d of %d bytes, want at most %d of %d", n, size, MaxRecordHeaders, MaxHeaderBytes)
-		return
+		return true
 	case n == 0:
-		return
+		return true
 	}
-	if cap(c.headers)-len(c.headers) < int(n) {
+	if cap(c.headers)-len(c.headers) < n {
 		c.headers = make([]Header, 0, max(n, headerRoom))
 	}
 	from := len(c.headers)
 	for range n {
 		like := ""
-		if at := len(c.headers) - int(n); at >= 0 {
+		if at := len(c.headers) - n; at >= 0 {
 			like = c.headers[at].Key
 		}
-		c.headers = append(c.headers, Header{Key: known(f.bytes(), like), Value: f.bytes()})
+		c.headers = append(c.headers, Header{Key: known(f.VarintBytes(), like), Value: f.VarintBytes()})
 	}
 	r.Headers = c.headers[from:len(c.headers):len(c.headers)]
 	schema, _ := r.Header(schemas.HeaderSchema)
 	c.schema = known(schema, c.schema)
 	r.Schema = c.schema
+	return true
 }
 
 // known returns a string of the bytes. It returns like if that is equal, so the names of headers and schemas that every

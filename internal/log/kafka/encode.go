@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -51,45 +52,28 @@ func appendBatch(dst []byte, batch Batch, at time.Time, codec kafka.Compression)
 func appendRecords(dst []byte, batch Batch) []byte {
 	for i := range batch.Len() {
 		m := batch.Message(i)
-		length := 2 + varintSize(int64(i)) + nullableSize(m.Key) + nullableSize(m.Value) + varintSize(int64(len(m.Headers)))
+		length := 2 + kbin.VarintLen(int32(i)) + nullableSize(m.Key) + nullableSize(m.Value) + kbin.VarintLen(int32(len(m.Headers)))
 		for _, h := range m.Headers {
-			length += varintSize(int64(len(h.Key))) + len(h.Key) + nullableSize(h.Value)
+			length += kbin.VarintLen(int32(len(h.Key))) + len(h.Key) + nullableSize(h.Value)
 		}
-		dst = binary.AppendVarint(dst, int64(length))
+		dst = kbin.AppendVarint(dst, int32(length))
 		dst = append(dst, 0, 0) // no attributes; the time of the batch
-		dst = binary.AppendVarint(dst, int64(i))
-		dst = appendNullable(dst, m.Key)
-		dst = appendNullable(dst, m.Value)
-		dst = binary.AppendVarint(dst, int64(len(m.Headers)))
+		dst = kbin.AppendVarint(dst, int32(i))
+		dst = kbin.AppendVarintBytes(dst, m.Key)
+		dst = kbin.AppendVarintBytes(dst, m.Value)
+		dst = kbin.AppendVarint(dst, int32(len(m.Headers)))
 		for _, h := range m.Headers {
-			dst = binary.AppendVarint(dst, int64(len(h.Key)))
-			dst = append(dst, h.Key...)
-			dst = appendNullable(dst, h.Value)
+			dst = kbin.AppendVarintString(dst, h.Key)
+			dst = kbin.AppendVarintBytes(dst, h.Value)
 		}
 	}
 	return dst
 }
 
-// appendNullable writes a length and the bytes. The length of nil is -1.
-func appendNullable(dst, b []byte) []byte {
-	if b == nil {
-		return append(dst, 1)
-	}
-	return append(binary.AppendVarint(dst, int64(len(b))), b...)
-}
-
+// nullableSize returns the bytes that AppendVarintBytes writes.
 func nullableSize(b []byte) int {
 	if b == nil {
 		return 1
 	}
-	return varintSize(int64(len(b))) + len(b)
-}
-
-// varintSize returns the bytes that AppendVarint writes for n, which is not negative.
-func varintSize(n int64) int {
-	size := 1
-	for n <<= 1; n >= 0x80; n >>= 7 {
-		size++
-	}
-	return size
+	return kbin.VarintLen(int32(len(b))) + len(b)
 }

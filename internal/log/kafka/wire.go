@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -45,16 +46,16 @@ const (
 // Kafka's versions 3 to 8 are the same.
 func appendProduce(dst []byte, name string, lane int, timeout time.Duration, batch Batch, at time.Time, codec kafka.Compression) ([]byte, error) {
 	be, begin := binary.BigEndian, len(dst)
-	dst = be.AppendUint16(append(dst, 0, 0, 0, 0), uint16(kmsg.Produce))
+	dst = kbin.AppendInt16(append(dst, 0, 0, 0, 0), int16(kmsg.Produce))
 	dst = append(dst, 0, 0, 0, 0, 0, 0) // the version, and the number
-	dst = append(be.AppendUint16(dst, uint16(len(clientID))), clientID...)
-	dst = be.AppendUint16(dst, 1<<16-1) // no transaction
-	dst = be.AppendUint16(dst, 1<<16-1) // acks from all in-sync replicas
-	dst = be.AppendUint32(dst, uint32(timeout.Milliseconds()))
-	dst = be.AppendUint32(dst, 1)
-	dst = append(be.AppendUint16(dst, uint16(len(name))), name...)
-	dst = be.AppendUint32(dst, 1)
-	dst = be.AppendUint32(dst, uint32(lane))
+	dst = kbin.AppendString(dst, clientID)
+	dst = kbin.AppendInt16(dst, -1) // no transaction
+	dst = kbin.AppendInt16(dst, -1) // acks from all in-sync replicas
+	dst = kbin.AppendInt32(dst, int32(timeout.Milliseconds()))
+	dst = kbin.AppendArrayLen(dst, 1)
+	dst = kbin.AppendString(dst, name)
+	dst = kbin.AppendArrayLen(dst, 1)
+	dst = kbin.AppendInt32(dst, int32(lane))
 	head := len(dst) + 4
 	dst, err := appendBatch(append(dst, 0, 0, 0, 0), batch, at, codec)
 	be.PutUint32(dst[head-4:], uint32(len(dst)-head))
