@@ -215,25 +215,11 @@ func (l *Live) train(ctx context.Context, g *liveGroup, modality string, n int) 
 	}
 	q := &quantizer{centroids: make([]float32, 0, lists*g.dim), trainedOn: n}
 	for i := range lists {
-		q.centroids = appendUnit(q.centroids, clusters.Centroids[i*g.dim:(i+1)*g.dim])
+		// Of centroids of norm 1 the nearest is also the one with the largest inner product.
+		q.centroids = knn.AppendUnit(q.centroids, clusters.Centroids[i*g.dim:(i+1)*g.dim])
 	}
 	q.base, err = l.engine.NewLists(q.centroids, g.dim)
 	return q, err
-}
-
-// appendUnit appends a centroid scaled to norm 1, for which the nearest is also the one with the largest inner product.
-func appendUnit(dst []float32, centroid []float64) []float32 {
-	sum := 0.0
-	for _, x := range centroid {
-		sum += x * x
-	}
-	for _, x := range centroid {
-		if sum > 0 {
-			x /= math.Sqrt(sum)
-		}
-		dst = append(dst, float32(x))
-	}
-	return dst
 }
 
 // calibrate measures how many lists must be visited to find the wanted share of the exact neighbours of the group's

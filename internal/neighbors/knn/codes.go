@@ -37,29 +37,36 @@ const (
 
 // EncodeRow rounds a row to codes (nearest, ties to even), and returns its scale. It computes the same on every
 // machine.
-func EncodeRow(row []float32, into []int8) (scale float32) {
-	most := largest(row)
-	if most == 0 {
-		clear(into)
-		return 0
-	}
-	for i, x := range row {
-		into[i] = int8(math.RoundToEven(float64(x) * mostCode / most))
-	}
-	return float32(most / mostCode)
-}
+func EncodeRow(row []float32, into []int8) (scale float32) { return encode(row, into, mostCode) }
 
 // EncodeQuery rounds a query to integers of more bits, and returns their scale.
-func EncodeQuery(row []float32, into []int16) (scale float32) {
+func EncodeQuery(row []float32, into []int16) (scale float32) { return encode(row, into, mostQuery) }
+
+func encode[T int8 | int16](row []float32, into []T, mostInto float64) (scale float32) {
 	most := largest(row)
 	if most == 0 {
 		clear(into)
 		return 0
 	}
 	for i, x := range row {
-		into[i] = int16(math.RoundToEven(float64(x) * mostQuery / most))
+		into[i] = T(math.RoundToEven(float64(x) * mostInto / most))
 	}
-	return float32(most / mostQuery)
+	return float32(most / mostInto)
+}
+
+// AppendUnit appends a vector scaled to norm 1.
+func AppendUnit(dst []float32, x []float64) []float32 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v * v
+	}
+	for _, v := range x {
+		if sum > 0 {
+			v /= math.Sqrt(sum)
+		}
+		dst = append(dst, float32(v))
+	}
+	return dst
 }
 
 func largest(row []float32) float64 {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 
@@ -153,23 +152,8 @@ func (b *builder) codes(m Modality, x knn.Matrix) {
 			}
 		}
 		from = end
-		centres.Scales[list] = knn.EncodeRow(unit(sum, row[:0]), centres.Values[list*dim:(list+1)*dim])
+		centres.Scales[list] = knn.EncodeRow(knn.AppendUnit(row[:0], sum), centres.Values[list*dim:(list+1)*dim])
 	}
-}
-
-// unit appends a vector scaled to norm 1.
-func unit(x []float64, dst []float32) []float32 {
-	norm := 0.0
-	for _, v := range x {
-		norm += v * v
-	}
-	for _, v := range x {
-		if norm > 0 {
-			v /= math.Sqrt(norm)
-		}
-		dst = append(dst, float32(v))
-	}
-	return dst
 }
 
 // columns writes what is no vector.

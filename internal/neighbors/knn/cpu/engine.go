@@ -25,14 +25,10 @@ package cpu
 import "C"
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"unsafe"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
@@ -44,38 +40,6 @@ var (
 	_ knn.Engine   = Engine{}
 	_ knn.Searcher = Engine{}
 )
-
-// threads returns how many workers to use for a number of tasks.
-func threads(asked, tasks int) int {
-	if asked <= 0 {
-		asked = runtime.GOMAXPROCS(0)
-	}
-	return max(1, min(asked, tasks))
-}
-
-// spread runs the tasks 0..n-1 on the workers, each task on one, in ascending order of start. It stops at the first
-// error, and between tasks when ctx ends.
-func spread(ctx context.Context, workers, n int, task func(worker, i int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	var next atomic.Int64
-	for worker := range workers {
-		group.Go(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return nil
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				if err := task(worker, i); err != nil {
-					return err
-				}
-			}
-		})
-	}
-	return group.Wait()
-}
 
 // Live returns the number of C++ handles that were not closed.
 func Live() int64 { return int64(C.ps_live_handles()) }

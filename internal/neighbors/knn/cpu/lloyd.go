@@ -68,7 +68,7 @@ func (Engine) Scores(ctx context.Context, x knn.Matrix, left, right []int32, sco
 	defer pin.Unpin()
 	rows := pinned(&pin, x)
 	chunks := (len(scores) + scoresChunk - 1) / scoresChunk
-	return spread(ctx, threads(0, chunks), chunks, func(_, i int) error {
+	return knn.Spread(ctx, knn.Workers(0, chunks), chunks, func(_, i int) error {
 		from, to := i*scoresChunk, min((i+1)*scoresChunk, len(scores))
 		return check("scoring pairs of rows",
 			C.ps_scores(rows, C.int64_t(to-from), ints(left[from:to]), ints(right[from:to]), doubles(scores[from:to])))
@@ -88,19 +88,19 @@ func withLloyd(ctx context.Context, x knn.Matrix, clusters, asked int, use func(
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	l := &lloyd{dim: x.Dim, clusters: clusters, blocks: blocksOf(x.Rows)}
-	l.workers = threads(asked, l.blocks)
+	l.workers = knn.Workers(asked, l.blocks)
 	if err := check("beginning", C.ps_lloyd_new(pinned(&pin, x), C.int32_t(clusters), C.int32_t(l.workers), &l.handle)); err != nil {
 		return err
 	}
 	defer C.ps_lloyd_free(l.handle)
 	norms := func(_, i int) error { return check("measuring norms", C.ps_lloyd_norms(l.handle, C.int64_t(i))) }
-	if err := spread(ctx, l.workers, l.blocks, norms); err != nil {
+	if err := knn.Spread(ctx, l.workers, l.blocks, norms); err != nil {
 		return err
 	}
 	residuals := func(_, i int) error {
 		return check("measuring residuals", C.ps_lloyd_residuals(l.handle, C.int64_t(i)))
 	}
-	if err := spread(ctx, l.workers, l.blocks, residuals); err != nil {
+	if err := knn.Spread(ctx, l.workers, l.blocks, residuals); err != nil {
 		return err
 	}
 	return use(l)
@@ -114,7 +114,7 @@ func (l *lloyd) SetCentroids(centroids []float32) error {
 // Assign implements [knn.Kernel].
 func (l *lloyd) Assign(ctx context.Context, assign []int32) (int64, error) {
 	changes := make([]int64, l.blocks)
-	err := spread(ctx, l.workers, l.blocks, func(worker, i int) error {
+	err := knn.Spread(ctx, l.workers, l.blocks, func(worker, i int) error {
 		var changed C.int64_t
 		text := C.ps_lloyd_assign(l.handle, C.int32_t(worker), C.int64_t(i), ints(assign), &changed)
 		changes[i] = int64(changed)
@@ -130,7 +130,7 @@ func (l *lloyd) Assign(ctx context.Context, assign []int32) (int64, error) {
 // Means implements [knn.Kernel].
 func (l *lloyd) Means(ctx context.Context, order []int32, from []int64, mean []float64) error {
 	tasks := (l.clusters + meansClusters - 1) / meansClusters
-	return spread(ctx, min(l.workers, tasks), tasks, func(_, i int) error {
+	return knn.Spread(ctx, min(l.workers, tasks), tasks, func(_, i int) error {
 		first := i * meansClusters
 		last := min(first+meansClusters, l.clusters)
 		return check("averaging clusters",
@@ -140,7 +140,7 @@ func (l *lloyd) Means(ctx context.Context, order []int32, from []int64, mean []f
 
 // Distances implements [knn.Kernel].
 func (l *lloyd) Distances(ctx context.Context, assign []int32, centres, distances []float64) error {
-	return spread(ctx, l.workers, l.blocks, func(_, i int) error {
+	return knn.Spread(ctx, l.workers, l.blocks, func(_, i int) error {
 		return check("measuring distances",
 			C.ps_lloyd_distances(l.handle, C.int64_t(i), ints(assign), doubles(centres), doubles(distances)))
 	})

@@ -27,7 +27,7 @@ func (Engine) Neighbors(ctx context.Context, v, t knn.Matrix, p knn.Params) (knn
 		return knn.Result{}, fmt.Errorf("finding neighbours: %w", err)
 	}
 	blocks := blocksOf(v.Rows)
-	workers := threads(p.Threads, blocks*blocks)
+	workers := knn.Workers(p.Threads, blocks*blocks)
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	params := C.ps_neighbor_params{k: C.int32_t(p.K), k1: C.int32_t(p.K1), k2: C.int32_t(p.K2), workers: C.int32_t(workers)}
@@ -116,5 +116,5 @@ func (s *search) texts(ctx context.Context, v2t, se []int32) error {
 }
 
 func (s *search) each(ctx context.Context, n int, task func(worker, i int) *C.char) error {
-	return spread(ctx, min(s.workers, n), n, func(worker, i int) error { return check("computing a tile", task(worker, i)) })
+	return knn.Spread(ctx, min(s.workers, n), n, func(worker, i int) error { return check("computing a tile", task(worker, i)) })
 }

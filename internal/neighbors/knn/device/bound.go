@@ -21,7 +21,7 @@ func norm(ctx context.Context, m knn.Matrix, workers int) (float64, error) {
 	const step = 1024
 	parts := blocks(m.Rows, step)
 	longest := make([]float64, len(parts))
-	err := spread(ctx, workers, len(parts), func(i int) error {
+	err := knn.Spread(ctx, knn.Workers(workers, len(parts)), len(parts), func(_, i int) error {
 		r := newReader(m)
 		for at := parts[i].from; at < parts[i].from+parts[i].n; at++ {
 			row := r.row(int(at))

@@ -30,7 +30,6 @@ package device
 
 import (
 	"context"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -97,29 +96,6 @@ func blocks(rows, size int) []block {
 		out = append(out, block{int64(from), int64(min(size, rows-from))})
 	}
 	return out
-}
-
-// threads returns how many goroutines to use for a number of tasks.
-func threads(asked, tasks int) int {
-	if asked <= 0 {
-		asked = runtime.GOMAXPROCS(0)
-	}
-	return max(1, min(asked, tasks))
-}
-
-// spread runs the tasks 0..n-1 on the workers. It stops at the first error, and between tasks when ctx ends.
-func spread(ctx context.Context, workers, n int, task func(i int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(threads(workers, n))
-	for i := range n {
-		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return task(i)
-		})
-	}
-	return group.Wait()
 }
 
 // job is work for the processor that the device has prepared.

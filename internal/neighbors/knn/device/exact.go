@@ -99,7 +99,7 @@ const lineChunk = 32
 func (l *lists) merge(ctx context.Context, f found) error {
 	order, starts := f.byLine(l.rows)
 	chunks := blocks(int(l.rows.n), lineChunk)
-	return spread(ctx, l.workers, len(chunks), func(i int) error {
+	return knn.Spread(ctx, knn.Workers(l.workers, len(chunks)), len(chunks), func(_, i int) error {
 		left, right := newReader(l.x), newReader(l.y)
 		for line := chunks[i].from; line < chunks[i].from+chunks[i].n; line++ {
 			of := order[starts[line]:starts[line+1]]

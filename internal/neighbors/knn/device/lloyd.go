@@ -57,7 +57,7 @@ func (e *Engine) Scores(ctx context.Context, x knn.Matrix, left, right []int32, 
 		return err
 	}
 	chunks := blocks(len(scores), scoresChunk)
-	return spread(ctx, 0, len(chunks), func(c int) error {
+	return knn.Spread(ctx, knn.Workers(0, len(chunks)), len(chunks), func(_, c int) error {
 		a, b := newReader(x), newReader(x)
 		var row []float32
 		for i := chunks[c].from; i < chunks[c].from+chunks[c].n; i++ {
@@ -175,7 +175,7 @@ func (l *lloyd) choose(ctx context.Context, rows block, f found, assign []int32)
 	order, starts := f.byLine(block{0, rows.n})
 	chunks := blocks(len(assign), lineChunk)
 	changes := make([]int64, len(chunks))
-	err := spread(ctx, l.workers, len(chunks), func(c int) error {
+	err := knn.Spread(ctx, knn.Workers(l.workers, len(chunks)), len(chunks), func(_, c int) error {
 		x, centroids := newReader(l.x.Matrix), newReader(l.centroids)
 		for line := chunks[c].from; line < chunks[c].from+chunks[c].n; line++ {
 			of := order[starts[line]:starts[line+1]]
@@ -216,7 +216,7 @@ const meansClusters = 4
 // Means implements [knn.Kernel].
 func (l *lloyd) Means(ctx context.Context, order []int32, from []int64, mean []float64) error {
 	chunks := blocks(len(from)-1, meansClusters)
-	return spread(ctx, l.workers, len(chunks), func(i int) error {
+	return knn.Spread(ctx, knn.Workers(l.workers, len(chunks)), len(chunks), func(_, i int) error {
 		r := newReader(l.x.Matrix)
 		for c := chunks[i].from; c < chunks[i].from+chunks[i].n; c++ {
 			sum := mean[int(c)*l.x.Dim : int(c+1)*l.x.Dim]
@@ -237,7 +237,7 @@ func (l *lloyd) Means(ctx context.Context, order []int32, from []int64, mean []f
 // Distances implements [knn.Kernel].
 func (l *lloyd) Distances(ctx context.Context, assign []int32, centres, distances []float64) error {
 	chunks := blocks(len(assign), scoresChunk)
-	return spread(ctx, l.workers, len(chunks), func(i int) error {
+	return knn.Spread(ctx, knn.Workers(l.workers, len(chunks)), len(chunks), func(_, i int) error {
 		r := newReader(l.x.Matrix)
 		for at := chunks[i].from; at < chunks[i].from+chunks[i].n; at++ {
 			sum, centre := 0.0, centres[int(assign[at])*l.x.Dim:]

@@ -65,7 +65,7 @@ func (r *ranks) free() {
 func (r *ranks) score(ctx context.Context, texts block) error {
 	low, high := make([]float32, texts.n*int64(r.k1)), make([]float32, texts.n*int64(r.k1))
 	chunks := blocks(int(texts.n), lineChunk)
-	err := spread(ctx, r.workers, len(chunks), func(c int) error {
+	err := knn.Spread(ctx, knn.Workers(r.workers, len(chunks)), len(chunks), func(_, c int) error {
 		images, own := newReader(r.v.Matrix), newReader(r.t.Matrix)
 		for i := chunks[c].from; i < chunks[c].from+chunks[c].n; i++ {
 			text := own.row(int(texts.from + i))
@@ -148,7 +148,7 @@ func (r *ranks) settle(s *torch.Scope, side *side, low, high, sums *torch.Tensor
 func (r *ranks) decide(ctx context.Context, f found, texts block) error {
 	order, starts := f.byLine(texts)
 	chunks := blocks(int(texts.n), lineChunk)
-	return spread(ctx, r.workers, len(chunks), func(c int) error {
+	return knn.Spread(ctx, knn.Workers(r.workers, len(chunks)), len(chunks), func(_, c int) error {
 		images, own := newReader(r.v.Matrix), newReader(r.t.Matrix)
 		for line := chunks[c].from; line < chunks[c].from+chunks[c].n; line++ {
 			of := order[starts[line]:starts[line+1]]
