@@ -1,4 +1,4 @@
-// Package gauge shows on a terminal, or line by line, how far long pieces of work are.
+// Package gauge shows the progress of long pieces of work, as bars on a terminal or as lines.
 package gauge
 
 import (
@@ -35,7 +35,7 @@ func (g *Gauge) look(now time.Time) {
 	done := g.Done()
 	if done == g.seen {
 		if g.seen == 0 {
-			g.first = now // the clock runs from the last look that saw nothing
+			g.first = now // the rate counts from the last look before the first unit
 		}
 		return
 	}
@@ -47,8 +47,8 @@ const (
 	lineEvery = 15 * time.Second
 )
 
-// Watch shows the gauges until the returned function is called. It draws bars on a terminal, else it writes a line
-// now and then.
+// Watch shows the gauges until the returned function is called. It draws bars on a terminal, and otherwise writes a
+// line at intervals.
 func Watch(w io.Writer, terminal bool, gauges []*Gauge) (stop func()) {
 	var bars *mpb.Progress
 	if terminal {
@@ -105,7 +105,7 @@ func finishBars(bars *mpb.Progress, gauges []*Gauge) {
 		if g.seen >= g.All() {
 			g.bar.SetTotal(g.seen, true)
 		} else {
-			g.bar.Abort(false) // a bar of work that was cut short does not look done
+			g.bar.Abort(false) // a bar of interrupted work must not look complete
 		}
 	}
 	bars.Wait()

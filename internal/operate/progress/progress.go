@@ -1,8 +1,8 @@
-// Package progress prints what training has reported, as a table, JSON, CSV, TensorBoard's events, or to MLflow and
-// Weights & Biases through the Python package. `pairstream progress` is this package's.
+// Package progress prints the reports of training for `pairstream progress`: as a table, JSON, CSV or TensorBoard's
+// events, or to MLflow and Weights & Biases through the Python package.
 //
-// In go the topic progress and options; out comes every report once: a step that was repeated after a crash appears in
-// its first place, with its last report. Records that are no reports are counted and left out.
+// It reads the topic progress and prints every report once. A step that was repeated after a crash keeps its first
+// position and shows its last report. Records that are not reports are counted and left out.
 package progress
 
 import (
@@ -26,17 +26,17 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Options say what is printed, and how. JSON, CSV, Board and Tracker.To exclude one another; none of them prints a
-// table.
+// Options select the reports and the format. JSON, CSV, Board and Tracker.To exclude one another. Without any of them,
+// Run prints a table.
 type Options struct {
 	JSON, CSV bool
-	Board     string   // folder for a file of TensorBoard's
+	Board     string   // folder of TensorBoard's event files
 	Kinds     []string // of reports; empty: all
-	Follow    bool     // go on with new reports until the context ends, which is no error
+	Follow    bool     // continue with new reports until the context ends, which is not an error
 	Tracker   Tracker
 }
 
-// Run prints the reports of log into out, and what it leaves out into warn.
+// Run prints the reports of log to out, and the number of unreadable records to warn.
 func (o Options) Run(ctx context.Context, log *stream.Log, out, warn io.Writer) error {
 	if err := o.Tracker.check(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (o Options) Run(ctx context.Context, log *stream.Log, out, warn io.Writer) 
 	})
 }
 
-// reported is a report of training as it is printed.
+// reported is the printed form of a report of training.
 type reported struct {
 	Kind       string           `json:"kind"`
 	Step       int64            `json:"step"`
@@ -89,8 +89,8 @@ type reported struct {
 	Checkpoint string           `json:"checkpoint,omitempty"`
 }
 
-// readProgress returns the reports of some kinds, or of all, up to the offset end. The last one of a kind and step
-// counts, in its place. unread says how many records are no reports, or of a newer version.
+// readProgress returns the reports of some kinds, or of all, up to the offset end. The last report of a kind and step
+// replaces earlier ones. unread counts the records that are not reports, or of a newer version.
 func readProgress(ctx context.Context, log *stream.Log, end int64, kinds []string) (reports []reported, unread, err error) {
 	known := []string{schemas.ProgressStep, schemas.ProgressEval, schemas.ProgressCheckpoint}
 	for _, kind := range kinds {
@@ -149,7 +149,7 @@ func reportOf(rec stream.Record) (reported, error) {
 	return r, nil
 }
 
-// goOn gives each every report from an offset on, until ctx ends.
+// goOn calls each with every report from an offset on, until ctx ends.
 func (o Options) goOn(ctx context.Context, log *stream.Log, from int64, warn io.Writer, each func(reported) error) error {
 	reader := log.OpenReader(schemas.ProgressLog, 0, stream.Position{Offset: from}, stream.ReaderOptions{})
 	defer reader.Close()
@@ -179,7 +179,7 @@ func (o Options) goOn(ctx context.Context, log *stream.Log, from int64, warn io.
 	}
 }
 
-// when returns the time of a report, empty where it has none.
+// when returns the time of a report, "" if it has none.
 func (r *reported) when() string {
 	if r.Time == nil {
 		return ""
@@ -187,7 +187,7 @@ func (r *reported) when() string {
 	return r.Time.Format(time.RFC3339)
 }
 
-// said returns what a report says.
+// said returns the content of a report as text.
 func (r *reported) said() string {
 	said := r.Checkpoint
 	for _, name := range slices.Sorted(maps.Keys(r.Values)) {
@@ -250,16 +250,16 @@ func printProgress(out io.Writer, reports []reported) error {
 	return w.Flush()
 }
 
-// boardFile is the name of the file for TensorBoard, which wants "tfevents" in it.
+// boardFile is the name of TensorBoard's event file. TensorBoard looks for "tfevents" in names.
 const boardFile = "events.out.tfevents.pairstream"
 
-// writeBoard writes the values of reports as curves: in a folder of the namespace, so that runs can be compared.
+// writeBoard writes the values of reports as curves, in a folder of the namespace, so that runs can be compared.
 func writeBoard(out io.Writer, dir, namespace string, reports []reported) (err error) {
 	path := filepath.Join(dir, namespace, boardFile)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("--tensorboard: %w", err)
 	}
-	file, err := os.Create(path) // in its place: TensorBoard goes on reading it
+	file, err := os.Create(path) // in place, because TensorBoard keeps reading the same file
 	if err != nil {
 		return fmt.Errorf("--tensorboard: %w", err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/base/display"
 )
 
-// Tracker hands reports to a service that keeps experiments. The Python package does it, through the service's own
-// client: a process that reads the reports from its standard input, as JSON.
+// Tracker sends reports to a service that tracks experiments. A process of the Python package reads the reports from
+// its standard input, as JSON, and calls the service's own client.
 type Tracker struct {
 	To      string // the service, of Trackers; empty: none
 	Project string // MLflow's experiment, or the project of Weights & Biases
@@ -24,7 +24,7 @@ type Tracker struct {
 	Python  string // that has the package pairstream; empty: PAIRSTREAM_PYTHON, or python3
 }
 
-// trackers lists what --to may say. It is also the extra of the Python package that brings the client.
+// trackers lists the values of --to. The extra of the Python package with the client has the same name.
 var trackers = []string{"mlflow", "wandb"}
 
 func (t *Tracker) check() error {
@@ -34,11 +34,12 @@ func (t *Tracker) check() error {
 	return nil
 }
 
-// program is `python -m pairstream`, but for the working folder: a json.py in there would run. -P and PYTHONSAFEPATH
-// need Python 3.11, and -I leaves out packages of the user.
+// program is `python -m pairstream` without the working folder on the path, where a json.py would run. -P and
+// PYTHONSAFEPATH need Python 3.11, and -I would exclude the user's packages.
 const program = "import sys; sys.path = [p for p in sys.path if p]; import runpy; runpy.run_module('pairstream', run_name='__main__', alter_sys=True)"
 
-// run starts the process, and lets write give it the reports. When the process ends early, the context of write ends.
+// run starts the process and calls write, which passes it the reports. If the process ends early, the context of write
+// ends.
 func (t *Tracker) run(ctx context.Context, namespace string, out, warn io.Writer, write func(context.Context, io.Writer) error) error {
 	python := cmp.Or(t.Python, os.Getenv("PAIRSTREAM_PYTHON"), "python3")
 	args := []string{"-c", program, "track", "--to", t.To, "--project", t.Project, "--run", cmp.Or(t.Name, namespace, "pairstream")}
@@ -74,7 +75,7 @@ func (t *Tracker) run(ctx context.Context, namespace string, out, warn io.Writer
 	return errors.Join(wrote, closed)
 }
 
-// failed explains why the process has failed, by what it said at last.
+// failed returns the failure of the process with its last line of output.
 func (t *Tracker) failed(python, said string, err error) error {
 	hint := ""
 	if strings.Contains(said, "No module named pairstream") {
@@ -83,7 +84,7 @@ func (t *Tracker) failed(python, said string, err error) error {
 	return fmt.Errorf("--to %s: %s: %s%s", t.To, python, cmp.Or(said, err.Error()), hint)
 }
 
-// ending passes on what is written, line by line and without the passwords of URLs, and keeps its end.
+// ending forwards lines without the passwords of URLs, and keeps the last bytes.
 type ending struct {
 	w    io.Writer
 	line []byte // the beginning of a line
@@ -99,7 +100,7 @@ func (e *ending) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pass passes on the first n bytes that wait.
+// pass forwards the first n waiting bytes.
 func (e *ending) pass(n int) error {
 	text := display.Redacted(string(e.line[:n]))
 	e.line = e.line[n:]
@@ -109,7 +110,7 @@ func (e *ending) pass(n int) error {
 	return err
 }
 
-// flush passes on a last line without an end. Whoever cannot read it gets the error of the process.
+// flush forwards a last line without a line end. A failed write is ignored, since the error of the process says more.
 func (e *ending) flush() { _ = e.pass(len(e.line)) }
 
 // last returns the last line.

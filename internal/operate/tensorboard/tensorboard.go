@@ -1,7 +1,7 @@
 // Package tensorboard writes curves in the format of TensorBoard's event files, which other tools read as well.
 //
-// A file is a row of records. Each has the length of its data, the data and a checksum of both (TFRecord). The data of
-// a record is an Event, a protocol buffer of TensorFlow. The first one names the version of the format.
+// A file is a sequence of records (TFRecord), each with a length, data and checksums of both. The data is an Event, a
+// protocol buffer of TensorFlow. The first event names the version of the format.
 package tensorboard
 
 import (
@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The numbers of the fields that are used of Event, Summary and Summary.Value.
+// Numbers of fields in Event, Summary and Summary.Value.
 const (
 	eventTime    = 1 // double, Unix seconds
 	eventStep    = 2 // int64
@@ -32,16 +32,16 @@ const (
 // version is the content of a file's first event.
 const version = "brain.Event:2"
 
-// Writer writes events. One goroutine uses it.
+// Writer writes events. One goroutine may use it.
 type Writer struct{ out io.Writer }
 
-// NewWriter begins a file of events.
+// NewWriter starts a file of events.
 func NewWriter(out io.Writer, at time.Time) (*Writer, error) {
 	w := &Writer{out}
 	return w, w.record(protowire.AppendString(protowire.AppendTag(event(at, 0), eventVersion, protowire.BytesType), version))
 }
 
-// Scalars writes values of a step, as single precision numbers.
+// Scalars writes the values of a step as float32.
 func (w *Writer) Scalars(at time.Time, step int64, values map[string]float64) error {
 	var summary []byte
 	for _, tag := range slices.Sorted(maps.Keys(values)) {
@@ -52,7 +52,7 @@ func (w *Writer) Scalars(at time.Time, step int64, values map[string]float64) er
 	return w.record(protowire.AppendBytes(protowire.AppendTag(event(at, step), eventSummary, protowire.BytesType), summary))
 }
 
-// event begins an event. Step 0 is left out, as protocol buffers have it.
+// event starts an event. It leaves out step 0, the default value of a protocol buffer.
 func event(at time.Time, step int64) []byte {
 	e := protowire.AppendFixed64(protowire.AppendTag(nil, eventTime, protowire.Fixed64Type), math.Float64bits(float64(at.UnixMicro())/1e6))
 	if step == 0 {
@@ -75,7 +75,7 @@ func (w *Writer) record(data []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum returns the CRC-32C of data, masked as TFRecord wants it.
+// checksum returns the CRC-32C of data, masked as TFRecord requires.
 func checksum(data []byte) uint32 {
 	c := crc32.Checksum(data, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

@@ -1,5 +1,5 @@
-// Package batches writes the mini-batches of a finished data set into Parquet files. All stages but the trainer run in
-// this process, on a log in the folder of the plan.
+// Package batches writes the mini-batches of a finished data set into Parquet files, which form a plan. It runs all
+// stages but the trainer in this process, on a log in the folder of the plan.
 package batches
 
 import (
@@ -39,12 +39,12 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// planning is a plan in the making.
+// planning holds the state of a plan while it is written.
 type planning struct {
-	sources []string // as they were given
+	sources []string // as the user gave them
 	input
 	columns  table.PictureColumns
-	features []*plans.Features // of a model elsewhere, by epoch
+	features []*plans.Features // of a model that is trained elsewhere, by epoch
 
 	forgotten map[string][]byte // tombstones
 	out       string
@@ -57,22 +57,22 @@ type planning struct {
 	stages    *pipeline.Stages
 	pairs     atomic.Int64 // of the data
 	batches   atomic.Int64 // written
-	empty     bool         // the run has failed, and left nothing that another could go on with
+	empty     bool         // the run has failed, and another run could use nothing of it
 }
 
-// Options say what a plan is made of and where it goes.
+// Options hold the data, the models and the folder of a plan.
 type Options struct {
 	Sources  []string // tars, folders, Parquet files
 	Columns  table.PictureColumns
-	Features []string // files with the features of a model elsewhere, one of each epoch before the last
+	Features []string // files with the features of a model that is trained elsewhere, one for each epoch before the last
 	Out      string   // folder of the plan
 	Recipe   string   // empty: RECIPE
 	Epochs   int      // 0: EPOCHS
-	Weights  string   // of the encoder and Con-D where the environment names none
-	Log      string   // folder of an embedded broker's log, whose tombstones hold without KAFKA_BROKERS
+	Weights  string   // of the encoder and Con-D, if the environment names none
+	Log      string   // folder of an embedded broker's log, whose tombstones apply without KAFKA_BROKERS
 }
 
-// Run writes the plan. The settings are those of environ, which it completes.
+// Run writes the plan with the settings of environ, to which it adds defaults.
 func Run(ctx context.Context, o Options, environ map[string]string, out io.Writer) error {
 	if o.Recipe != "" {
 		environ[recipe.Variable] = o.Recipe
@@ -99,10 +99,11 @@ func Run(ctx context.Context, o Options, environ map[string]string, out io.Write
 	return p.run(ctx)
 }
 
-// planDefaults hold where the environment sets nothing. One lane is one group of all pairs, up to GROUP_SIZE.
+// planDefaults are used for settings that the environment leaves out. With one lane, all pairs up to GROUP_SIZE form
+// one group.
 var planDefaults = map[string]string{"LANES": "1", "GRIT_FEATURES": "encoder"}
 
-// newPlanning settles the settings. The log is one of its own, for as long as the run takes.
+// newPlanning parses the settings. The plan has a log of its own, which exists during the run.
 func newPlanning(paths []string, out, weights string, environ map[string]string) (*planning, error) {
 	in, err := findInput(paths, filepath.Join(out, "images"))
 	if err != nil {
@@ -166,10 +167,10 @@ func (p *planning) run(ctx context.Context) error {
 	return p.leave()
 }
 
-// make runs the stages on a log in the folder, beside the writers of the files, until every lane has ended.
+// make runs the stages on a log in the folder and writes the files meanwhile, until every lane has ended.
 func (p *planning) make(ctx context.Context, m *Manifest) (err error) {
 	if err := plans.Pack(ctx, p.tables, p.images(), p.columns); err != nil {
-		disk := errors.As(err, new(*fs.PathError)) // such as a full one: as an interrupted run, the next goes on
+		disk := errors.As(err, new(*fs.PathError)) // a full disk, for example: the next run continues, as after an interruption
 		p.empty = p.fresh() && ctx.Err() == nil && !disk
 		return err
 	}
@@ -223,7 +224,7 @@ func (p *planning) make(ctx context.Context, m *Manifest) (err error) {
 	return pages.WriteReport(ctx, p.w, log, p.settings.ForConsole(p.work()), nil, filepath.Join(p.out, "report.html"))
 }
 
-// tellGuard says why a plan has no connections, or what share of them is true.
+// tellGuard prints why a plan has no connections, or which share of them is true.
 func (p *planning) tellGuard(ctx context.Context, log *stream.Log) error {
 	said, err := inspect.ReadChecks(ctx, log)
 	if err != nil {
@@ -266,7 +267,7 @@ func (p *planning) export(ctx context.Context, log *stream.Log, m *Manifest, key
 	return err
 }
 
-// follow writes the mini-batches of a lane until its final seal, or until those of the run's epochs are there.
+// follow writes the mini-batches of a lane until its final seal, or until those of the run's epochs are written.
 func (p *planning) follow(ctx context.Context, log *stream.Log, lane int, w *plans.Writer, keys plans.Keys) (model string, err error) {
 	var loop *closing
 	if p.closesLoop() {
@@ -307,7 +308,7 @@ func (p *planning) follow(ctx context.Context, log *stream.Log, lane int, w *pla
 	}
 }
 
-// gauges show the stages, with estimates.
+// gauges returns the progress of the stages, with estimated totals.
 func (p *planning) gauges() []*gauge.Gauge {
 	pairs := p.pairs.Load
 	batches := func() int64 {

@@ -24,7 +24,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/weights"
 )
 
-// Manifest is plan.json. It has nothing that two runs of the same data would have different.
+// Manifest is plan.json. Two runs on the same data write the same manifest.
 type Manifest struct {
 	Version  int               `json:"version"`
 	Sources  []string          `json:"sources"`
@@ -36,21 +36,21 @@ type Manifest struct {
 	High     float64           `json:"high"` // a candidate above it is a connection
 	Low      float64           `json:"low"`  // a candidate below it is a negative
 	ConD     string            `json:"con_d,omitempty"`
-	Pairs    int               `json:"pairs"` // that were found, repeats among them
-	// Forgotten is the digest of the tombstones that held.
+	Pairs    int               `json:"pairs"` // in the data, including repeated pairs
+	// Forgotten is the digest of the tombstones that were applied.
 	Forgotten string       `json:"forgotten,omitempty"`
-	Features  []string     `json:"features,omitempty"` // digests of what groups the epochs after the first
+	Features  []string     `json:"features,omitempty"` // digests of the features that group the epochs after the first
 	Files     []plans.File `json:"files"`
 }
 
-// Inputs tells what a plan was made of, besides its settings.
+// Inputs holds the versions of the data and the models of a plan.
 type Inputs struct {
 	Files   map[string]string `json:"files"`             // of the data: size and version of each, by URI
 	Columns []string          `json:"columns,omitempty"` // of Parquet files: images, captions
 	Models  map[string]string `json:"models"`            // SHA-256 of the files that settings name, by variable
 }
 
-// inputs looks at everything that a plan is made of.
+// inputs reads the versions of the data and the models.
 func (p *planning) inputs(ctx context.Context, settings map[string]string) (in Inputs, err error) {
 	in = Inputs{Files: map[string]string{}, Models: map[string]string{}}
 	for _, path := range p.tables {
@@ -79,7 +79,7 @@ func (p *planning) inputs(ctx context.Context, settings map[string]string) (in I
 	}
 	for name, path := range settings {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			continue // a number, or a place; models that are not there were refused
+			continue // a number or an address; missing models have been refused
 		}
 		if in.Models[name], err = weights.Hash(path); err != nil {
 			return in, fmt.Errorf("%s is %q: %w", name, path, err)
@@ -90,7 +90,7 @@ func (p *planning) inputs(ctx context.Context, settings map[string]string) (in I
 
 func stateOf(size int64, version string) string { return fmt.Sprintf("%d bytes, %s", size, version) }
 
-// difference says in what two plans differ; empty: in nothing that one folder cannot hold.
+// difference describes how two plans differ. It returns "" if one folder can hold both.
 func (m *Manifest) difference(now *Manifest) string {
 	switch {
 	case !slices.Equal(m.Sources, now.Sources):
@@ -132,7 +132,8 @@ func (p *planning) folder() ownedfolder.Folder {
 	return ownedfolder.Folder{Setting: "--out", Path: p.out, Kind: "pairstream batches"}
 }
 
-// apart refuses a folder that holds the data, or lies among tars. It may lie beside Parquet files.
+// apart refuses a folder of the plan that contains the data, or that is in a folder of tars. It may be beside Parquet
+// files.
 func (p *planning) apart() error {
 	var faults []error
 	for _, path := range p.sources {
@@ -147,13 +148,13 @@ func (p *planning) apart() error {
 		if err == nil && len(tables) > 0 {
 			faults = append(faults, p.folder().Without(data))
 		} else {
-			faults = append(faults, p.folder().Apart(data)) // an error is found again
+			faults = append(faults, p.folder().Apart(data)) // findInput has returned its error
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// work is the folder of the log. It is there only while the plan is not finished.
+// work is the folder of the log. It exists until the plan is finished.
 func (p *planning) work() string { return filepath.Join(p.out, workFolder) }
 
 func (p *planning) images() string { return filepath.Join(p.out, imagesFolder) }
@@ -162,13 +163,13 @@ func (p *planning) broker() string { return filepath.Join(p.work(), "broker") }
 
 func (p *planning) manifest() string { return filepath.Join(p.out, "plan.json") }
 
-// Folders within that of the plan.
+// Folders in the folder of the plan.
 const (
 	workFolder   = "work"
 	imagesFolder = "images"
 )
 
-// begin makes the folder, or finds that of a run that was cut short.
+// begin creates the folder, or reuses that of an interrupted run.
 func (p *planning) begin(m Manifest) (done bool, err error) {
 	for _, path := range []string{p.manifest(), filepath.Join(p.work(), "begun.json")} {
 		raw, err := os.ReadFile(path)
@@ -198,7 +199,7 @@ func (p *planning) begin(m Manifest) (done bool, err error) {
 	return false, writeJSON(filepath.Join(p.work(), "begun.json"), m)
 }
 
-// shownSources returns sources without the passwords that their options may hold.
+// shownSources returns sources without the passwords in their options.
 func shownSources(sources []string) []string {
 	shown := make([]string, len(sources))
 	for i, s := range sources {
@@ -207,7 +208,7 @@ func shownSources(sources []string) []string {
 	return shown
 }
 
-// whole refuses a plan whose files are not what it says.
+// whole refuses a plan whose files do not have the digests of its manifest.
 func (p *planning) whole(files []plans.File) error {
 	for _, f := range files {
 		sum, err := weights.Hash(filepath.Join(p.out, f.Name))
@@ -229,7 +230,7 @@ func writeJSON(path string, what any) error {
 	})
 }
 
-// leave removes the log, unless an epoch is to follow.
+// leave removes the log, unless the plan has further epochs.
 func (p *planning) leave() error {
 	epochs := p.settings.Grouper.Options().Epochs
 	if n := p.target(); n < epochs {
@@ -239,11 +240,11 @@ func (p *planning) leave() error {
 	return p.folder().Remove(workFolder)
 }
 
-// abandon removes what a run has begun that another cannot go on with, so that the next one may have other data or
-// settings.
+// abandon removes the log and the images of a run that no other run can continue, so that the next run may use other
+// data or settings.
 func (p *planning) abandon() error { return p.folder().Remove(workFolder, imagesFolder) }
 
-// fresh reports whether there is no log yet. An earlier run with a log has come further.
+// fresh reports whether there is no log yet. A run that started a log has got further.
 func (p *planning) fresh() bool {
 	_, err := os.Stat(p.broker())
 	return errors.Is(err, fs.ErrNotExist)

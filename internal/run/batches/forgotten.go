@@ -20,8 +20,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// readForgotten reads what is taken back in any namespace of the user's log: that of KAFKA_BROKERS, else that of the
-// embedded broker in dir. Where there is neither, nothing is taken back.
+// readForgotten returns the tombstones of all namespaces in the log of KAFKA_BROKERS, or in that of the embedded broker
+// in dir. It returns none if neither exists.
 func readForgotten(ctx context.Context, environ map[string]string, dir string) (notes map[string][]byte, err error) {
 	cfg, err := config.Parse[stream.Config](environ)
 	if err != nil {
@@ -63,7 +63,7 @@ func everywhereForgotten(ctx context.Context, log *stream.Log) (map[string][]byt
 	return notes, err
 }
 
-// forgottenDigest names a set of tombstones; "" is the empty one.
+// forgottenDigest returns the digest of a set of tombstones, "" for the empty set.
 func forgottenDigest(notes map[string][]byte) string {
 	if len(notes) == 0 {
 		return ""

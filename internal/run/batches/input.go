@@ -21,7 +21,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// input is what a plan is made of: tars, or Parquet files whose images go into tars of the plan.
+// input holds the data of a plan: tars, or Parquet files whose images are packed into tars of the plan.
 type input struct {
 	tars   []string
 	tables []string
@@ -29,7 +29,7 @@ type input struct {
 	roots  []string      // of the tars
 }
 
-// findInput tells tars from Parquet files. A folder without tars stands for its Parquet files.
+// findInput sorts paths into tars and Parquet files. A folder without tars stands for its Parquet files.
 func findInput(paths []string, images string) (in input, err error) {
 	for i, p := range paths {
 		place, share, err := portion.Cut(p)
@@ -54,12 +54,12 @@ func findInput(paths []string, images string) (in input, err error) {
 	if len(in.tars) > 0 {
 		return in, fmt.Errorf("%s is no Parquet file, and %s is: want one kind for a plan, as rows are counted through all files", in.tars[0], in.tables[0])
 	}
-	images, err = ownedfolder.Resolve(images) // as references name it
+	images, err = ownedfolder.Resolve(images) // as in references
 	in.tars, in.roots = []string{images + in.share.String()}, []string{shard.FileURI(images)}
 	return in, err
 }
 
-// parquetFiles returns the Parquet files that a path names, in lexical order, if it names any.
+// parquetFiles returns the Parquet files of a path in lexical order, or none.
 func parquetFiles(path string) ([]string, error) {
 	table := strings.EqualFold(filepath.Ext(path), ".parquet")
 	switch {
@@ -73,12 +73,13 @@ func parquetFiles(path string) ([]string, error) {
 	}
 	tars, err := shard.Tars([]string{path})
 	if err != nil && !errors.Is(err, shard.ErrNoTars) || slices.ContainsFunc(tars, notOfAPlan) {
-		return nil, nil // tars, or what the producer refuses
+		return nil, nil // tars, or a path that the producer refuses
 	}
 	return filepath.Glob(filepath.Join(path, "*.parquet"))
 }
 
-// notOfAPlan reports whether a tar is none that a plan has made of Parquet files, which may lie beside these.
+// notOfAPlan reports whether a tar is not one that a plan has packed from Parquet files. Such a plan may be in their
+// folder.
 func notOfAPlan(tar string) bool {
 	images := filepath.Dir(tar)
 	_, err := os.Stat(filepath.Join(filepath.Dir(images), ownedfolder.Marker))
@@ -88,7 +89,7 @@ func notOfAPlan(tar string) bool {
 // errNoBatches means that no pair was usable.
 var errNoBatches = errors.New("there is no mini-batch, as no pair is usable")
 
-// tellAside prints what the stages have set aside, by reason. Where that is all, it is an error.
+// tellAside prints the number of dead letters by reason. If there is no mini-batch, it returns them as an error.
 func (p *planning) tellAside(ctx context.Context, log *stream.Log) error {
 	count, first := map[string]int{}, map[string]string{}
 	for d, err := range log.DeadLetters(ctx) {
@@ -112,7 +113,7 @@ func (p *planning) tellAside(ctx context.Context, log *stream.Log) error {
 	return nil
 }
 
-// readKeys reads which key each image has in its tar.
+// readKeys returns the key of each image in its tar.
 func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
 	keys := map[plans.Place]string{}
 	why := ""
@@ -137,7 +138,7 @@ func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
 	return func(at plans.Place) string { return keys[at] }, nil
 }
 
-// modelsAreThere refuses models that are not there before anything is written. Without candidates no Con-D is loaded.
+// modelsAreThere refuses missing models before anything is written. Without candidates Con-D is not loaded.
 func modelsAreThere(environ map[string]string, candidates int) error {
 	for _, name := range planModels {
 		if path := environ[name]; path != "" && (name != "COND_CHECKPOINT" || candidates > 0) {
@@ -149,11 +150,11 @@ func modelsAreThere(environ map[string]string, candidates int) error {
 	return nil
 }
 
-// planModels are the variables of the models.
+// planModels are the settings that name the models.
 var planModels = []string{"ENCODER_CHECKPOINT", "COND_CHECKPOINT"}
 
-// closesLoop reports whether the features of a model elsewhere group the epochs after the first. Then a run writes one
-// epoch more than it is given files of features.
+// closesLoop reports whether the features of a model that is trained elsewhere group the epochs after the first. A run
+// then writes one epoch more than it has files of features.
 func (p *planning) closesLoop() bool {
 	return p.settings.Grouper.Options().CollectsInTraining()
 }
@@ -181,7 +182,7 @@ func (p *planning) validateLoop(files int) error {
 	return nil
 }
 
-// readFeatures reads the files of features, one of each epoch.
+// readFeatures reads the files of features, one for each epoch.
 func (p *planning) readFeatures(ctx context.Context, files []string) error {
 	for _, path := range files {
 		f, err := plans.ReadFeatures(ctx, path)
@@ -193,7 +194,7 @@ func (p *planning) readFeatures(ctx context.Context, files []string) error {
 	return nil
 }
 
-// digests returns those of the files of features.
+// digests returns the digests of the files of features.
 func (p *planning) digests() (all []string) {
 	for _, f := range p.features {
 		all = append(all, f.SHA256)
@@ -201,19 +202,19 @@ func (p *planning) digests() (all []string) {
 	return all
 }
 
-// continues reports whether a plan was made with the first of these features, or with more.
+// continues reports whether one list of digests starts with the other.
 func continues(before, now []string) bool {
 	n := min(len(before), len(now))
 	return slices.Equal(before[:n], now[:n])
 }
 
-// closing publishes features of a lane's mini-batches, as a trainer does, and knows where the lane's run ends.
+// closing publishes the features of a lane's mini-batches in the place of a trainer, and detects the end of the run.
 type closing struct {
 	p         *planning
 	lane      int
 	keys      plans.Keys
 	publisher *stream.Publisher
-	has       int64 // the last feature block that the log has
+	has       int64 // seq of the last feature block in the log
 	seq       int64 // of the next mini-batch
 	last      int64 // group; -1: there is none
 }
@@ -231,8 +232,8 @@ func (p *planning) newClosing(ctx context.Context, log *stream.Log, lane int, ke
 	return c, nil
 }
 
-// lastGroup waits for the end of a lane's groups, and returns the last one. All of them must go through their epochs
-// together: where a group waits for features of the epoch before, the next group may not begin.
+// lastGroup waits for the end of a lane's groups and returns the last one. All groups must go through their epochs
+// together, because a group that waits for the features of its last epoch would keep the next group from starting.
 func (p *planning) lastGroup(ctx context.Context, log *stream.Log, lane int) (last int64, err error) {
 	r := log.OpenReader(schemas.Groups, lane, stream.Position{}, stream.ReaderOptions{})
 	defer r.Close()
@@ -262,7 +263,7 @@ func (p *planning) lastGroup(ctx context.Context, log *stream.Log, lane int) (la
 	}
 }
 
-// add publishes the features of a mini-batch, if there are any, and reports whether it is the last one of the run.
+// add publishes the features of a mini-batch, if a file has them, and reports whether it is the last one of the run.
 func (c *closing) add(ctx context.Context, b *schemas.ScoredBatch) (ended bool, err error) {
 	seq := c.seq
 	c.seq++

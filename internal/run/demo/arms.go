@@ -31,8 +31,8 @@ import (
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-// arm is a run of the whole pipeline. All runs of a demo begin with the first model, read the same pairs with the
-// same seed, and make as many steps. They differ in how their mini-batches are made.
+// arm is a run of the whole pipeline. All runs of a demo start with the first model, read the same pairs with the same
+// seed, and make the same number of steps. Their strategies of making mini-batches differ.
 type arm struct {
 	name     string // the namespace; empty: the demo's own run
 	title    string // in the tables
@@ -53,8 +53,8 @@ type arm struct {
 	report     *eval.Report // of its last checkpoint
 }
 
-// rivals returns the ways to make mini-batches that a run is compared with: random ones, and those of GRIT without
-// connections. The run's own way is not among them.
+// rivals returns the settings of the runs that a run is compared with: random mini-batches, and GRIT without
+// connections, except the one that the run itself uses.
 func rivals(own pipeline.Settings) map[string]map[string]string {
 	o := own.Grouper.Options()
 	all := map[string]map[string]string{
@@ -69,20 +69,20 @@ func rivals(own pipeline.Settings) map[string]map[string]string {
 
 const randomTitle = "random mini-batches"
 
-// titleOf names a run by its mini-batches.
+// titleOf returns the title of a run, after its strategy.
 func titleOf(p pipeline.Settings, of string) string {
 	switch o := p.Grouper.Options(); {
 	case o.Candidates == 0 && string(o.Strategy) == "random":
 		return randomTitle
 	case o.Candidates == 0 && string(o.Strategy) == "grit":
 		return "GRIT"
-	case o.Candidates > 0: // no MAFA: the demo's targets of ITC are one-hot
+	case o.Candidates > 0: // not MAFA, because the demo's targets of ITC are one-hot
 		return "GRIT + ECM"
 	}
 	return strings.ToUpper(of)
 }
 
-// newArm settles the settings of a run. Those in overrides say what is different from the demo's own run.
+// newArm parses the settings of a run. The overrides differ from the demo's own run.
 func (d *demo) newArm(name string, settings, overrides map[string]string) (*arm, error) {
 	mine := maps.Clone(settings)
 	maps.Copy(mine, overrides)
@@ -100,8 +100,7 @@ func (d *demo) newArm(name string, settings, overrides map[string]string) (*arm,
 	return a, pipeline.LeaveSettings(d.Dir, a.settings.Stream, mine)
 }
 
-// runArms runs the pipeline once for every way to make mini-batches, all at the same time. The log of the demo's own
-// run is open.
+// runArms runs the pipeline of every arm, all at the same time. The log of the demo's own run must be open.
 func (d *demo) runArms(ctx context.Context, rt service.Runtime) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return d.runArm(ctx, rt, d.arm) })
@@ -144,7 +143,7 @@ func (d *demo) runArm(ctx context.Context, rt service.Runtime, a *arm) (err erro
 // newGauges returns the gauges of a run, by stage.
 func newGauges(a *arm, pairs int) map[string]*gauge.Gauge {
 	all := func() int64 { return int64(pairs) }
-	// The stages also count seals, which come last.
+	// The stages also count the seals, which come last.
 	counted := func(n *atomic.Int64) func() int64 { return func() int64 { return min(n.Load(), all()) } }
 	batches := func() int64 { return a.batches }
 	list := map[string]*gauge.Gauge{}
@@ -160,7 +159,7 @@ func newGauges(a *arm, pairs int) map[string]*gauge.Gauge {
 	return list
 }
 
-// watched returns what shows how a demo goes: the stages of its own run in their order, then the training of the
+// watched returns the gauges that the demo shows: the stages of its own run in their order, then the training of the
 // rivals.
 func (d *demo) watched() []*gauge.Gauge {
 	var list []*gauge.Gauge
@@ -175,5 +174,5 @@ func (d *demo) watched() []*gauge.Gauge {
 	return list
 }
 
-// arms returns all runs in the order of the tables: the demo's own comes last.
+// arms returns all runs in the order of the tables, the demo's own run last.
 func (d *demo) arms() []*arm { return append(slices.Clone(d.rivals), d.arm) }

@@ -1,5 +1,5 @@
-// Package demo runs the pipeline on one machine, on drawn scenes or on the user's data, and compares three ways to make
-// mini-batches by what they teach.
+// Package demo runs the pipeline on one machine, on drawn scenes or on the user's data. It trains with three ways to
+// make mini-batches and compares the models.
 package demo
 
 import (
@@ -32,7 +32,7 @@ import (
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
-// Options say what the demo runs on and how long.
+// Options select the data of the demo and the length of training.
 type Options struct {
 	Data    string // folder of tars; empty: scenes are generated
 	Dir     string
@@ -44,16 +44,16 @@ type Options struct {
 	Check   bool
 }
 
-// Run draws or reads the data, trains and streams, and prints what came out.
+// Run draws or reads the data, trains on it in every way, and prints the results.
 func Run(ctx context.Context, o Options, out io.Writer) error {
 	d := &demo{Options: o, out: out, terminal: term.IsTerminal(int(os.Stdout.Fd()))}
 	return d.run(ctx)
 }
 
-// demo holds the runs of a demo and what they share.
+// demo holds the runs of a demo and the data that they share.
 type demo struct {
 	Options
-	*arm     // the run that is shown
+	*arm     // the demo's own run, which the console shows
 	rivals   []*arm
 	out      io.Writer
 	terminal bool
@@ -61,15 +61,15 @@ type demo struct {
 	plan    plan
 	drawn   string          // folder of the generated scenes
 	source  string          // folder of the pairs that are published: the data, or crops of it
-	known   *knowledge      // nil: nobody knows what is true
+	known   *knowledge      // nil: the truth is not known
 	own     *dataset.Corpus // the pairs of --data
-	first   *dataset.Corpus // what the first model is trained on; nil: it is there
+	first   *dataset.Corpus // data of the first model; nil: the scenes bring the model
 	train   *dataset.Corpus
 	held    *dataset.Corpus
-	cache   *shard.Images // of decoded images, for the stages and what comes before and after them
+	cache   *shard.Images // of decoded images, for the stages, the first model and the evaluations
 	images  *shard.Images // the cache as the first model and the evaluations see it
 	vocab   []string
-	truth   *truth                   // nil: nobody knows it
+	truth   *truth                   // nil: not known
 	guard   inspect.Checks           // of connections
 	spent   map[string]time.Duration // processor time of the stages in the demo's own run
 	before  *eval.Report
@@ -78,7 +78,7 @@ type demo struct {
 
 func (d *demo) weights() string { return filepath.Join(d.Dir, "bootstrap.safetensors") }
 
-// cond returns the weights of Con-D: those of the first model, unless the data bring better ones.
+// cond returns the weights of Con-D. Scenes bring weights for it; on other data it has those of the first model.
 func (d *demo) cond() string {
 	if d.first == nil {
 		return filepath.Join(d.Dir, "con-d.safetensors")
@@ -86,7 +86,7 @@ func (d *demo) cond() string {
 	return d.weights()
 }
 
-// run makes the data and settles the settings, then goes on with [demo.runOn].
+// run prepares the data and the settings, opens the images, and calls [demo.runOn].
 func (d *demo) run(ctx context.Context) error {
 	d.started = time.Now()
 	if err := d.prepare(ctx); err != nil {
@@ -99,7 +99,7 @@ func (d *demo) run(ctx context.Context) error {
 	return errors.Join(d.runOn(ctx), closeImages())
 }
 
-// openImages opens the one cache of decoded images. Drawings may lie outside the folder of the pairs.
+// openImages opens the only cache of decoded images. Drawings may be outside the folder of the pairs.
 func (d *demo) openImages(ctx context.Context) (closeImages func() error, err error) {
 	bucket := d.settings.Encoder.Bucket
 	roots, err := shard.Roots([]string{d.Data, d.source, d.drawn})
@@ -142,7 +142,7 @@ func (d *demo) runOn(ctx context.Context) (err error) {
 	return nil
 }
 
-// closeLogs closes the logs of all runs. The broker belongs to that of the demo's own.
+// closeLogs closes the logs of all runs. The log of the demo's own run also closes the broker.
 func (d *demo) closeLogs() error {
 	var err error
 	for _, a := range d.arms() {
@@ -153,15 +153,15 @@ func (d *demo) closeLogs() error {
 	return err
 }
 
-// newWorker starts a worker for the times at which no stage runs.
+// newWorker starts a worker with more threads, for use while no stage runs.
 func (d *demo) newWorker() (*torch.Worker, error) {
 	alone := d.settings.Device
 	alone.Threads *= 2
 	return alone.NewWorker()
 }
 
-// conclude compares the mini-batches of all runs with what is true, measures all models, reports what it found to their
-// logs, and writes the page that shows it.
+// conclude compares the mini-batches of all runs with the truth, measures all models, publishes the measures to their
+// logs, and writes the report.
 func (d *demo) conclude(ctx context.Context) error {
 	if d.known != nil {
 		d.truth = &truth{knowledge: *d.known, ecm: d.settings.Trainer.Options().ECM}
@@ -184,7 +184,7 @@ func (d *demo) conclude(ctx context.Context) error {
 	return pages.WriteReport(ctx, io.Discard, d.log, d.settings.ForConsole(d.Dir), titles, d.page())
 }
 
-// page returns where the page that shows the run is.
+// page returns the path of the report.
 func (d *demo) page() string {
 	path := filepath.Join(d.Dir, "report.html")
 	if whole, err := filepath.Abs(path); err == nil {
@@ -193,7 +193,7 @@ func (d *demo) page() string {
 	return path
 }
 
-// bootstrap trains the first model, for the encoder, Con-D and the trainer's start. Scenes bring their own.
+// bootstrap trains the first model, for the encoder, Con-D and the start of training. Scenes bring their own models.
 func (d *demo) bootstrap(ctx context.Context) error {
 	if d.first == nil {
 		return d.bringModels()
@@ -222,7 +222,7 @@ func (d *demo) bootstrap(ctx context.Context) error {
 	}, d.weights())
 }
 
-// bringModels writes the models that the scenes bring.
+// bringModels writes the models that come with the scenes.
 func (d *demo) bringModels() error {
 	size, err := model.Preset(models.Preset, 1)
 	if err != nil {
@@ -250,8 +250,8 @@ func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eva
 	return eval.Evaluate(ctx, m, shown, o)
 }
 
-// stream runs the pipeline of every arm, on a broker of its own unless KAFKA_BROKERS names others, and shows how it
-// goes.
+// stream runs the pipeline of every arm, on an embedded broker unless KAFKA_BROKERS names others, and shows the
+// progress.
 func (d *demo) stream(ctx context.Context) (err error) {
 	rt := service.NewRuntime(rundir.Logger(slog.LevelError))
 	if d.log, d.close, err = pipeline.OpenLog(ctx, rt, d.settings.Stream, "127.0.0.1:0", filepath.Join(d.Dir, "broker")); err != nil {

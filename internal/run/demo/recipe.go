@@ -36,9 +36,9 @@ const (
 	demoLanes     = 2
 )
 
-// plan holds what suits the kind of data.
+// plan holds the settings for a kind of data.
 type plan struct {
-	boot     int64 // steps of the first model; 0: the data bring one
+	boot     int64 // steps of the first model; 0: the data bring a model
 	epochs   int
 	matching float64 // weight of ITM in the training of the first model, which is also the connection discriminator (Con-D)
 	rate     float64 // highest learning rate of the trainer
@@ -49,8 +49,8 @@ type plan struct {
 }
 
 // onScenes trains on drawings of three objects, as experiment X2 does: few captions are true of other pictures, and
-// many nearly are. A crop changes counts, and a flip changes left and right: captions speak of both. No drawing is seen
-// often enough to be learned by heart, so nothing is dropped. The words are known, so that none is guessed.
+// many nearly are. Images are neither cropped nor flipped, because captions mention counts, left and right. There is no
+// dropout, because no drawing is seen often enough to be memorised, and no MLM, because the vocabulary is known.
 func onScenes(seed uint64) plan {
 	o := models.Scenes(seed)
 	o.Scenes, o.Side = 6000+sceneHoldOut, 96
@@ -62,11 +62,10 @@ func onScenes(seed uint64) plan {
 	}
 }
 
-// sceneHoldOut is the number of scenes that are kept back unless --holdout says otherwise.
+// sceneHoldOut is the default of --holdout for scenes.
 const sceneHoldOut = 400
 
-// onPhotographs trains on few and varied pictures. A model soon knows them by heart; dropout and small crops prevent
-// it.
+// onPhotographs trains on few and varied pictures. Dropout and small crops keep the model from memorising them.
 func onPhotographs() plan {
 	o := scenes.Defaults()
 	o.Scenes, o.Captions, o.Kinds = 1200, 3, scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true, Plain: true}
@@ -76,7 +75,7 @@ func onPhotographs() plan {
 	}
 }
 
-// begin looks at --data, and then empties --dir. It touches nothing where either is not what the user meant.
+// begin checks --data and then empties --dir. If either is wrong, it changes nothing.
 func (d *demo) begin(ctx context.Context) (err error) {
 	dir := ownedfolder.Folder{Setting: "--dir", Path: d.Dir, Kind: "pairstream demo"}
 	if err = errors.Join(dir.Check(), dir.Without(pipeline.Places(config.Environ())...)); err != nil {
@@ -99,7 +98,7 @@ func (d *demo) begin(ctx context.Context) (err error) {
 	return dir.Empty()
 }
 
-// prepare generates or reads the data and settles the settings.
+// prepare generates or reads the data and parses the settings.
 func (d *demo) prepare(ctx context.Context) error {
 	if err := d.begin(ctx); err != nil {
 		return err
@@ -128,7 +127,7 @@ func (d *demo) prepare(ctx context.Context) error {
 	return d.settle()
 }
 
-// read parts the pairs into those to stream and those to evaluate on, and finds out what is true of the pictures.
+// read splits the pairs into training and evaluation, and reads the truth about the pictures.
 func (d *demo) read(ctx context.Context, generated bool) (err error) {
 	all := d.own
 	if all == nil {
@@ -151,12 +150,12 @@ func (d *demo) read(ctx context.Context, generated bool) (err error) {
 	return d.multiply(ctx)
 }
 
-// learn finds what the first model learns from.
+// learn chooses the data and the vocabulary of the first model.
 func (d *demo) learn(ctx context.Context, generated bool) (err error) {
 	drawings := new(dataset.Corpus)
 	if !generated {
-		// The papers' encoders have seen millions of pictures. Ours also learns colours and counts from drawings.
-		// After cropping and mirroring, not every caption of a drawing is true, but most words are.
+		// The papers' encoders have seen millions of pictures. This one also learns colours and counts from drawings.
+		// After cropping and flipping, some captions of drawings are wrong, but most of their words are right.
 		if drawings, _, err = dataset.Read(ctx, []string{d.drawn}, 0); err != nil {
 			return err
 		}
@@ -166,7 +165,7 @@ func (d *demo) learn(ctx context.Context, generated bool) (err error) {
 	return nil
 }
 
-// lengths fills in how long to train.
+// lengths sets the numbers of steps and epochs.
 func (d *demo) lengths() {
 	if d.Boot == 0 {
 		d.Boot = d.plan.boot
@@ -179,8 +178,8 @@ func (d *demo) lengths() {
 	}
 }
 
-// settle makes the settings of all runs. Those of the environment take precedence over the demo's own, and these over
-// the recipe's.
+// settle parses the settings of all runs. The environment takes precedence over the demo's settings, and these over the
+// recipe's.
 func (d *demo) settle() error {
 	settings, err := d.environ()
 	if err != nil {
@@ -226,12 +225,11 @@ func (d *demo) environ() (map[string]string, error) {
 		"GNS_CLUSTERS": strconv.Itoa(demoBatch / 4 / 3), "LR": fmt.Sprint(d.plan.rate), "LR_MIN": fmt.Sprint(d.plan.rate / 20),
 		"LR_WARMUP": fmt.Sprint(d.plan.rate / 10), "LR_WARMUP_STEPS": "20",
 		"LR_TOTAL_STEPS": strconv.FormatInt(max(batches, 21), 10), "MLM_PROBABILITY": "0.15", "AUGMENT_COLOR": "0.1", "AUGMENT_OPS": "0",
-		// Captions speak of colours.
+		// Captions mention colours.
 		"AUGMENT_DISTORT": "false",
-		// A model this small learns to align first. With equal weights, the words to be guessed would take most of
-		// the gradient.
+		// A model of this size learns alignment first. With equal weights, MLM would take most of the gradient.
 		"ITM_WEIGHT": "0.3", "MLM_WEIGHT": "0.05", "TORCH_THREADS": "1",
-		// Targets stay sharp throughout: there is little time.
+		// Targets stay sharp because training is short.
 		"ITC_ALPHA": "0.1",
 	}
 	maps.Copy(settings, d.plan.settings)
@@ -239,20 +237,20 @@ func (d *demo) environ() (map[string]string, error) {
 	return settings, nil
 }
 
-// cropSide is what the shorter side of a photograph is reduced to before its crops are made: no less, and less than
+// cropSide is the least length of a photograph's shorter side after it is shrunk for cropping. The length is less than
 // twice that. Models of the demo see fewer pixels.
 const cropSide = 96
 
-// knowledge tells what is true of pictures. The pipeline does not have it.
+// knowledge is the truth about pictures. The pipeline does not have it.
 type knowledge struct {
 	fits func(image schemas.ImageID, caption string) bool
-	says string // what a caption that fits is of its picture
-	held bool   // it also knows about the pictures that are held out
+	says string // how a fitting caption relates to its picture, for the table
+	held bool   // it includes the pictures that are held out
 }
 
-// multiply publishes every caption of a photograph with a crop of its own, if the photographs have two captions or more
-// on average. The other captions of a photograph are then false negatives that are known. What cannot be decoded, and
-// what has one caption, is published as it is.
+// multiply pairs every caption of a photograph with its own crop, if photographs have two captions or more on average.
+// The other captions of a photograph are then known false negatives. Photographs with one caption, and those that
+// cannot be decoded, stay as they are.
 func (d *demo) multiply(ctx context.Context) error {
 	if d.train.Pairs() < 2*d.train.Images() {
 		return nil

@@ -28,7 +28,7 @@ import (
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-// lossCurve collects what the steps report.
+// lossCurve collects the losses and counts of the steps.
 type lossCurve struct {
 	mu     sync.Mutex
 	losses []trainer.Losses
@@ -88,7 +88,7 @@ func (d *demo) objectives() []objective {
 	return list
 }
 
-// recordCounts says how many records the topics hold, repetitions left out.
+// recordCounts holds the numbers of records in the topics, without repetitions.
 type recordCounts struct {
 	embeddings, groups, batches, scored, features, deadLetters int
 	ruledOut                                                   int // candidates
@@ -175,7 +175,7 @@ func (d *demo) print(c recordCounts, a inspect.Account) {
 		"  %[1]s replay run.json --data %[2]s --namespace again\n", os.Args[0], d.Dir)
 }
 
-// reportModels prints what each way to make mini-batches has taught.
+// reportModels prints the measures of the models of all runs.
 func (d *demo) reportModels() {
 	fmt.Fprintf(d.out, "\nwhat the mini-batches taught, by %d held-out images with %d captions; one start, %d steps each\n",
 		d.before.Images, d.before.Texts, d.steps.count())
@@ -198,7 +198,7 @@ func (d *demo) reportModels() {
 	fmt.Fprint(d.out, d.legend())
 }
 
-// won says in a sentence which run has the highest AUC of ITM, and how far random mini-batches are behind or ahead.
+// won returns a sentence with the run that has the highest AUC of ITM, and its lead over random mini-batches.
 func won(arms []*arm) string {
 	best := slices.MaxFunc(arms, func(a, b *arm) int { return cmp.Compare(a.report.Match.AUC, b.report.Match.AUC) })
 	text := fmt.Sprintf("%s: the highest AUC of ITM, %.1f %%", best.title, best.report.Match.AUC)
@@ -208,7 +208,7 @@ func won(arms []*arm) string {
 	return text + ". This is one seed, which cannot tell it from chance; docs/experiments.md compares eight"
 }
 
-// legend says what the columns of the table are.
+// legend explains the columns of the table.
 func (d *demo) legend() string {
 	negatives := "other captions of the data may be true of the picture"
 	if d.matches() != nil {
@@ -233,9 +233,9 @@ func reasonList(reasons map[string]int) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// sampling returns the processor time of encoder, indexer, grouper and discriminator as a share of the trainer's. It is
-// that of whole stages, with the reading of images and the log. The stages take each decoded image from one cache, so
-// that decoding counts for none of them. Other programs on the machine do not change it, as they do times of a clock.
+// sampling returns the processor time of encoder, indexer, grouper and discriminator as a share of the trainer's. It
+// includes reading images and the log. Decoding counts for no stage, because all stages share one cache of decoded
+// images. Unlike wall-clock time, processor time does not depend on other programs on the machine.
 func (d *demo) sampling() string {
 	seconds := func(stage string) float64 { return d.spent[stage].Seconds() }
 	training := seconds(trainerservice.Name)
@@ -245,7 +245,7 @@ func (d *demo) sampling() string {
 		100*(encoding+indexing+grouping+scoring)/training, training, encoding, indexing, grouping, scoring, seconds(shard.Decoding))
 }
 
-// verify checks what must hold after every demo.
+// verify checks the conditions of --check.
 func (d *demo) verify(c recordCounts, a inspect.Account) error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
@@ -268,16 +268,16 @@ func (d *demo) verify(c recordCounts, a inspect.Account) error {
 	return errors.Join(problems...)
 }
 
-// growing tells whether a loss becomes harder while the run goes on. ITC's candidates grow with the momentum queue,
-// which is empty at first and seldom full at the end of a demo. A connection shares its row with the pair, and so no
-// model makes the loss of that row less than log 2: ITC follows the number of connections.
+// growing reports whether a loss may rise during the run. The candidates of ITC grow with the momentum queue, which is
+// empty at first and seldom full at the end of a demo. A connection shares the row of its pair, so the loss of that row
+// is never below log 2, and ITC follows the number of connections.
 func (d *demo) growing(loss string) bool {
 	o := d.settings.Trainer.Options()
 	return loss == "ITC" && (o.Momentum.Queue > 0 || o.ECM.ITC)
 }
 
-// publishEvaluations reports to the log of every run what was measured before and after it, for the console and the
-// page.
+// publishEvaluations publishes the measures before and after training to the log of every run, for the console and the
+// report.
 func (d *demo) publishEvaluations(ctx context.Context) error {
 	for _, a := range d.arms() {
 		p := a.log.NewPublisher(stream.PublisherOptions{})
@@ -297,7 +297,8 @@ func (d *demo) publishEvaluations(ctx context.Context) error {
 	return nil
 }
 
-// measures returns the figures of a report on the topic progress. The last report of a run has its false negatives.
+// measures returns the values of an evaluation for the topic progress. The last one of a run includes its false
+// negatives.
 func (d *demo) measures(a *arm, r *eval.Report) schemas.Measures {
 	m := r.Measures()
 	if d.truth != nil && r != d.before {
@@ -309,8 +310,8 @@ func (d *demo) measures(a *arm, r *eval.Report) schemas.Measures {
 // reranked is the number of candidates that the matching head ranks again.
 const reranked = 16
 
-// measure evaluates the first model and the last checkpoint of every run. All are asked about the hard negatives that
-// the first model finds, without captions that are true of the picture.
+// measure evaluates the first model and the last checkpoint of every run. All models score the hard negatives of the
+// first model, without captions that are true of the picture.
 func (d *demo) measure(ctx context.Context) error {
 	w, err := d.newWorker()
 	if err != nil {
@@ -330,7 +331,7 @@ func (d *demo) measure(ctx context.Context) error {
 	return nil
 }
 
-// matches tells which held-out captions are true of which pictures. nil: nobody knows.
+// matches returns a function that reports whether a held-out caption is true of a picture, or nil if that is not known.
 func (d *demo) matches() func(image, text int) bool {
 	if d.known == nil || !d.known.held {
 		return nil

@@ -13,23 +13,24 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// truth compares Con-D's connections with what is true of the pictures.
+// truth compares Con-D's connections with the truth about the pictures.
 type truth struct {
 	knowledge
 	ecm                trainer.ECMOptions
-	candidates, trues  int // all candidates, and those whose caption holds for the picture
-	confirmed, correct int // all connections, and those whose caption holds
+	candidates, trues  int // all candidates, and those whose caption is true of the picture
+	confirmed, correct int // all connections, and those whose caption is true of the picture
 	judged             []auc.Judgement
 }
 
-// ofScenes reads what the pictures of generated tars show.
+// ofScenes returns the truth about the pictures of generated tars.
 func ofScenes(ctx context.Context, dir string) (*knowledge, error) {
 	shows, err := scenes.Shown(ctx, []string{dir})
 	fits := func(image schemas.ImageID, caption string) bool { return scenes.Matches(shows[image], caption) }
 	return &knowledge{fits: fits, says: "true of their picture", held: true}, err
 }
 
-// read judges every candidate of a run's scored batches, and counts the false negatives of its first epoch.
+// read compares every candidate of a run's scored batches with the truth, and counts the false negatives of the first
+// epoch.
 func (t *truth) read(ctx context.Context, a *arm) error {
 	for lane := range a.log.Config().Lanes {
 		embedded, err := embeddings(ctx, a.log, lane)
@@ -56,7 +57,7 @@ func (t *truth) read(ctx context.Context, a *arm) error {
 	return nil
 }
 
-// judge compares a candidate with the truth. What Con-D makes a positive it adds to converted.
+// judge compares a candidate with the truth. It adds connections to converted.
 func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32, converted map[[2]int32]bool) {
 	if image < 0 || text < 0 {
 		return
@@ -77,7 +78,7 @@ func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32, conv
 	}
 }
 
-// base returns how many candidates are true, and how well Con-D's probabilities tell them from the others.
+// base returns the share of true candidates, and the AUC of Con-D's probabilities.
 func (t *truth) base() string {
 	return fmt.Sprintf("%.1f %% of them are %s; Con-D tells them from the others with an AUC of %.3f (0.5: a coin)",
 		percent(t.trues, t.candidates), t.says, auc.Of(t.judged))
@@ -89,14 +90,14 @@ func (t *truth) String() string {
 		percent(t.correct, t.confirmed), t.says, percent(t.correct, t.trues))
 }
 
-// percent returns a part of a whole in percent. Of nothing it is 0.
+// percent returns a part of a whole in percent, 0 if the whole is 0.
 func percent(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
 
-// negatives counts the hardest negatives of mini-batches, a text for every image and an image for every text. The
-// encoder's similarities choose them, as in experiment X1.
+// negatives counts the hardest negatives of mini-batches: for every image the most similar text, and for every text the
+// most similar image, by the encoder's vectors, as in experiment X1.
 type negatives struct {
-	all, untrue int // untrue: the text is true of the image, so that it is no negative
-	left        int // of the untrue: those that no connection makes a positive
+	all, untrue int // untrue: false negatives, whose text is true of the image
+	left        int // false negatives that no connection makes a positive
 }
 
 // embeddings reads the embeddings of a lane.
@@ -124,8 +125,7 @@ func members(of map[schemas.PairID]*schemas.Embedding, samples []schemas.Sample)
 	return out
 }
 
-// hardest finds the hardest negatives of a mini-batch and counts them. converted holds the image and the text of every
-// connection.
+// hardest counts the hardest negatives of a mini-batch. converted holds the image and the text of every connection.
 func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Embedding, converted map[[2]int32]bool) error {
 	if len(batch) == 0 {
 		return nil
@@ -163,5 +163,5 @@ func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Emb
 	return nil
 }
 
-// remaining returns those that training takes for negatives all the same.
+// remaining returns the percentage of false negatives that training uses as negatives.
 func (n negatives) remaining() float64 { return percent(n.left, n.all) }

@@ -1,5 +1,5 @@
-// Package negatives counts the false negatives of a run: negatives of ITM that another model, the judge, takes for matches
-// (MAFA tables 1 and 9).
+// Package negatives counts the false negatives of a run: negatives of ITM that another model, the judge, takes for
+// matches (MAFA tables 1 and 9).
 package negatives
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// Settings are the settings of a run that tell its negatives.
+// Settings are the settings of a run that determine its negatives.
 type Settings struct {
 	Bucket rundir.Roots
 	Device device.Settings
@@ -29,7 +29,7 @@ type Settings struct {
 	Core   trainer.Options
 }
 
-// Side is one direction of the report: how many of the negatives a judge takes for matches.
+// Side counts the negatives of one direction, and those that the judge takes for matches.
 type Side struct {
 	Negatives int     `json:"negatives"`
 	False     int     `json:"false"`
@@ -44,23 +44,23 @@ func (c *Side) add(probability float32, above float64) {
 	c.Share = float64(c.False) / float64(c.Negatives)
 }
 
-// Report is what `eval negatives` prints.
+// Report is the output of `eval negatives`.
 type Report struct {
 	Epoch   int  `json:"epoch"`
 	Batches int  `json:"mini_batches"`
 	OfImage Side `json:"of_images"`
 	OfText  Side `json:"of_texts"`
-	Lost    int  `json:"lost"` // negatives whose image is gone
+	Lost    int  `json:"lost"` // negatives whose image cannot be read any more
 }
 
-// Options say what to count, and who judges.
+// Options name the judge and the mini-batches.
 type Options struct {
 	Judge          string
 	Epoch, Batches int
 	Above          float64
 }
 
-// judging is a judge with what it looks at.
+// judging holds a judge and the means to read images and texts.
 type judging struct {
 	matcher *model.Matcher
 	loader  *dataset.Loader
@@ -69,7 +69,7 @@ type judging struct {
 	report  *Report
 }
 
-// Count has the judge look at the negatives of an epoch of the run whose log this is.
+// Count returns the judge's verdicts on the negatives of an epoch of the run.
 func (j Options) Count(ctx context.Context, log *stream.Log, s Settings) (report *Report, err error) {
 	if j.Epoch < 0 || j.Batches < 0 || j.Above < 0 || j.Above >= 1 {
 		return nil, fmt.Errorf("--epoch is %d, --batches %d and --above %g, want 0 or more, 0 or more, and 0 to less than 1",
@@ -138,7 +138,7 @@ func (l judging) lane(ctx context.Context, log *stream.Log, lane int, j Options)
 	return nil
 }
 
-// blockOf returns the features of a batch; nil: there are none.
+// blockOf returns the features of a batch, nil if there are none.
 func blockOf(b *schemas.ScoredBatch, next func() (*schemas.FeatureBlock, error, bool)) (*schemas.FeatureBlock, error) {
 	for {
 		f, err, ok := next()

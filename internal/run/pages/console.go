@@ -12,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/operate/console/index"
 )
 
-// Serve serves the console until ctx ends. o has what is known of the stages beside it.
+// Serve serves the console until ctx ends. o holds the options that depend on stages in the same process.
 func Serve(ctx context.Context, log *stream.Log, s Settings, listener net.Listener, o console.Options) error {
 	err := withIndex(ctx, log, s, o, func(o console.Options) error {
 		server, err := console.New(o, listener)
@@ -21,13 +21,13 @@ func Serve(ctx context.Context, log *stream.Log, s Settings, listener net.Listen
 		}
 		return server.Run(ctx)
 	})
-	_ = listener.Close() // the server has closed it, unless it never began
+	_ = listener.Close() // the server closes it, unless it never started
 	return err
 }
 
-// withIndex opens what the console reads, and calls do with it.
+// withIndex opens the index and the images of the console, and calls do with them.
 func withIndex(ctx context.Context, log *stream.Log, s Settings, o console.Options, do func(console.Options) error) error {
-	if err := log.EnsureTopics(ctx); err != nil { // judgements may be missing
+	if err := log.EnsureTopics(ctx); err != nil { // the topic judgements may be missing
 		return err
 	}
 	o.Settings, o.Log, o.GroupSize = s.Console, log, s.Group.GroupSize

@@ -15,7 +15,7 @@ import (
 	"github.com/pairstream/pairstream/internal/operate/console"
 )
 
-// WriteReport brings the console's index up to date, writes the page and prints where it is.
+// WriteReport updates the console's index, writes the report and prints its address.
 func WriteReport(ctx context.Context, out io.Writer, log *stream.Log, s Settings, titles map[string]string, path string) error {
 	err := withIndex(ctx, log, s, console.Options{Logger: slog.New(slog.DiscardHandler), Titles: titles}, func(o console.Options) error {
 		if err := o.Index.Fill(ctx); err != nil {
@@ -38,7 +38,7 @@ func printPage(out io.Writer, what, path string) error {
 	return err
 }
 
-// WriteComparison writes the page that compares runs and prints where it is.
+// WriteComparison writes the page that compares runs and prints its address.
 func WriteComparison(out io.Writer, c *runs.Comparison, path string) error {
 	err := atomicfile.Write(path, 0o644, func(w io.Writer) error { return console.WriteComparison(w, c, time.Now()) })
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/run/rundir"
 )
 
-// Settings are the console's own, and those of other stages that it shows results of. A build without cgo does
-// not have the stages' own structs.
+// Settings are the console's settings, and settings of stages whose results it shows. They repeat fields of the stages'
+// own structs, which a build without cgo does not have.
 type Settings struct {
 	Console console.Settings
 	Group   Group
@@ -27,7 +27,7 @@ type Shown struct {
 	LiveToken display.Secret `env:"LIVE_TOKEN" desc:"token that live search asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
 }
 
-// Validate refuses what the trainer would refuse.
+// Validate refuses values that the trainer would refuse.
 func (s Shown) Validate() error {
 	if !(s.Low >= 0 && s.Low <= s.High && s.High <= 1) {
 		return fmt.Errorf("ECM_LOW is %g and ECM_HIGH is %g, want 0 <= ECM_LOW <= ECM_HIGH <= 1", s.Low, s.High)
@@ -46,7 +46,7 @@ func SettingsIn(dir string) (s Settings, err error) {
 	return s, err
 }
 
-// IndexDir puts the index beside the log, unless the environment says where.
+// IndexDir returns CONSOLE_DIR, or else a folder beside the log.
 func IndexDir(environ map[string]string, set, dir string) string {
 	if environ["CONSOLE_DIR"] != "" {
 		return set
@@ -59,7 +59,7 @@ type Group struct {
 	GroupSize int `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
 }
 
-// Validate refuses what the indexer would refuse.
+// Validate refuses values that the indexer would refuse.
 func (s Group) Validate() error {
 	o := indexer.DefaultOptions()
 	o.GroupSize = s.GroupSize

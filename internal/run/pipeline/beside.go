@@ -17,7 +17,8 @@ import (
 	"github.com/pairstream/pairstream/internal/run/pages"
 )
 
-// beside runs something beside the stages, which do not need it. The log says when it has ended before stop is called.
+// beside runs a server beside the stages, which do not need it. If the server ends before stop is called, beside logs
+// why.
 func beside(ctx context.Context, logger *slog.Logger, what string, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -37,8 +38,8 @@ func beside(ctx context.Context, logger *slog.Logger, what string, run func(cont
 	}
 }
 
-// StartIngest serves the front door beside the stages, where it has an address. The stages do not need it, but whoever
-// set INGEST_ADDR does: what keeps it from starting is an error.
+// StartIngest serves the HTTP front door beside the stages, if INGEST_ADDR is set. Since the user asked for it, a
+// failure to start is an error.
 func StartIngest(ctx context.Context, out io.Writer, log *stream.Log, rt service.Runtime, s ingest.Settings) (stop func(), err error) {
 	if s.Addr == "" {
 		return func() {}, nil
@@ -56,8 +57,8 @@ func StartIngest(ctx context.Context, out io.Writer, log *stream.Log, rt service
 	return beside(ctx, rt.Log.With(keyStage, ingest.Name), "the front door", server.Run), nil
 }
 
-// StartConsole serves the console beside the stages and prints its address. The stages do not need it: when it cannot
-// start, or ends, the log says why and they go on.
+// StartConsole serves the console beside the stages and prints its address. If it cannot start, or ends, the stages
+// continue and the log has the reason.
 func StartConsole(ctx context.Context, out io.Writer, log *stream.Log, rt service.Runtime, p Settings, s *Stages, dir string) (stop func()) {
 	if p.Console.Off() {
 		return func() {}
@@ -75,7 +76,7 @@ func StartConsole(ctx context.Context, out io.Writer, log *stream.Log, rt servic
 	})
 }
 
-// ForConsole returns what the console needs to know of the settings of the stages beside it.
+// ForConsole returns the console's settings, with those of the stages in the same process.
 func (p Settings) ForConsole(dir string) pages.Settings {
 	ecm := p.Trainer.Options().ECM
 	s := pages.Settings{

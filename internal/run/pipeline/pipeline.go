@@ -1,4 +1,4 @@
-// Package pipeline runs all five stages in one process, and beside them the console and the HTTP door.
+// Package pipeline runs all five stages in one process, together with the console and the HTTP front door.
 package pipeline
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
-// Settings holds the settings of all five stages in one process: those of the services together.
+// Settings holds the settings of all five stages in one process.
 type Settings struct {
 	Process       service.Process
 	Stream        stream.Config
@@ -44,8 +44,7 @@ type Settings struct {
 	Ingest        ingest.Settings
 }
 
-// Validate refuses settings that allow a record to be larger than its topic takes, and a second pipeline beside rank
-// 0's.
+// Validate refuses settings with which a record may be larger than its topic accepts, and a RANK other than 0.
 func (p Settings) Validate() error {
 	var second error
 	if p.Trainer.Ranks.Rank > 0 {
@@ -56,7 +55,7 @@ func (p Settings) Validate() error {
 
 // Stages holds the counters of a running pipeline.
 type Stages struct {
-	Of string // begins the names of the stages where processor time is counted
+	Of string // prefix of the stages' names in counts of processor time
 
 	Encoder, Indexer, Grouper, Discriminator, trainer stream.Counters
 
@@ -68,11 +67,11 @@ type Stages struct {
 // NewStages returns counters at zero.
 func NewStages() *Stages { return &Stages{Queries: encoderservice.NewQueries()} }
 
-// RunStages runs the five stages in this process, until training ends or ctx does. They share what is in shared. Only
-// the trainer has a worker to itself, so that a step and the scoring of the batches after it run side by side.
+// RunStages runs the five stages in this process until training or ctx ends. The stages share the worker and the images
+// of shared. The trainer alone has its own worker, so that it makes a step while the next batches are scored.
 //
-// RunStages tells observe of every step. Without observe, another program is the trainer, and the stages run until
-// ctx ends.
+// RunStages calls observe for every step. If observe is nil, another program is the trainer, and the other stages run
+// until ctx ends.
 func RunStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared *device.Shared, p Settings, s *Stages, observe func(trainerservice.Step)) error {
 	all, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
@@ -114,14 +113,14 @@ func RunStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared 
 		ctx, tools := shared.For(ctx, log, i, &s.training)
 		err := trainerservice.RunObserved(ctx, tools.Alone(), p.Trainer, observe)
 		if err == nil {
-			stop() // when every lane has ended, the others have nothing left to do
+			stop() // every lane has ended, so the other stages have no more work
 		}
 		return err
 	})
 	return all.Wait()
 }
 
-// Run runs the stages like [RunStages], with a worker and a cache of images that nobody else has.
+// Run is [RunStages] with its own worker and cache of images.
 func Run(ctx context.Context, log *stream.Log, rt service.Runtime, p Settings, s *Stages, withoutTrainer bool) error {
 	observe := func(trainerservice.Step) {}
 	if withoutTrainer {

@@ -20,7 +20,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// ReplaySettings returns what a replay needs to know of the settings of a run, those that come from its recipe included.
+// ReplaySettings returns the settings of a run that a replay needs, including those of its recipe.
 func ReplaySettings(environ map[string]string) (map[string]string, error) {
 	environ, err := recipe.Overlay(environ)
 	if err != nil {
@@ -29,7 +29,7 @@ func ReplaySettings(environ map[string]string) (map[string]string, error) {
 	return replay.Settings(config.Settings(Settings{}), environ), nil
 }
 
-// LeaveSettings writes the settings of a run into the folder of its log.
+// LeaveSettings writes the settings of a run to run.env in the folder of its log.
 func LeaveSettings(dir string, cfg stream.Config, environ map[string]string, changes ...string) error {
 	settings, err := ReplaySettings(environ)
 	if err != nil {
@@ -42,8 +42,8 @@ func LeaveSettings(dir string, cfg stream.Config, environ map[string]string, cha
 	return rundir.WriteEnv(dir, cfg.Namespace, settings, changes...)
 }
 
-// LeaveChanges leaves the settings of a start, and notes which differ from those of the start before it. Before
-// anything was encoded nothing was made with them.
+// LeaveChanges writes the settings of a start to run.env, with a list of those that differ from the start before. It
+// lists none while the log has no embedding, because no record depends on the earlier settings.
 func LeaveChanges(ctx context.Context, log *stream.Log, dir string, cfg stream.Config, environ map[string]string) error {
 	now, err := ReplaySettings(environ)
 	if err != nil {
@@ -65,7 +65,7 @@ func LeaveChanges(ctx context.Context, log *stream.Log, dir string, cfg stream.C
 	return LeaveSettings(dir, cfg, environ, changes...)
 }
 
-// NothingEncoded reports whether a log has no embedding. It is false where the log does not answer.
+// NothingEncoded reports whether a log has no embedding. It returns false if the log cannot be read.
 func NothingEncoded(ctx context.Context, log *stream.Log) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -77,7 +77,7 @@ func NothingEncoded(ctx context.Context, log *stream.Log) bool {
 	return true
 }
 
-// Places returns the files and folders that settings name. No folder that a command empties may hold one.
+// Places returns the files and folders that settings name. A command must not empty a folder that contains one.
 func Places(environ map[string]string) (found []ownedfolder.Place) {
 	var seen []string
 	for _, s := range config.Settings(Settings{}) {

@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/run/rundir"
 )
 
-// Describe returns the manifest of the run whose log KAFKA_BROKERS names, or which lies in dir. Its settings are those
-// of the file env, or those that the run has left in dir. With open the run need not have ended.
+// Describe returns the manifest of the run in the log of KAFKA_BROKERS, or in dir. It takes the settings from the file
+// env, or from the run.env in dir. With open, the run may still be going on.
 func Describe(ctx context.Context, dir, env string, open bool) (*replay.Manifest, error) {
 	environ, err := rundir.EnvironIn(dir)
 	if env != "" {

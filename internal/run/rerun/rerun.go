@@ -1,5 +1,5 @@
-// Package rerun runs the stages of a finished run again, in a namespace of its own, and compares what they write with the
-// original. Package replay holds the manifest and the comparison.
+// Package rerun runs the stages of a finished run again in another namespace, and compares their records with the
+// original's. Package replay has the manifest and the comparison.
 package rerun
 
 import (
@@ -25,7 +25,7 @@ import (
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-// Options say where a replay goes and how it differs from the run.
+// Options hold the namespace, the folders and the changed settings of a replay.
 type Options struct {
 	Namespace, Checkpoints, Dir string
 	Set                         []string
@@ -54,8 +54,8 @@ func (o Options) Run(ctx context.Context, m *replay.Manifest, progress io.Writer
 	return report, errors.Join(err, closeOriginal())
 }
 
-// leaveRunEnv leaves the settings of the replay beside a log in the folder of --data. It keeps a file that is there.
-// The file is this replay's, or that of a run in the same namespace, which is refused later.
+// leaveRunEnv writes the settings of the replay to run.env if the log is in the folder of --data. It keeps an existing
+// file, which belongs to this replay, or to a run in the same namespace, which is refused later.
 func (o Options) leaveRunEnv(cfg stream.Config, environ map[string]string) error {
 	_, err := os.Stat(rundir.EnvFile(o.Dir, o.Namespace))
 	if len(cfg.Brokers) > 0 || !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func (o Options) leaveRunEnv(cfg stream.Config, environ map[string]string) error
 	return pipeline.LeaveSettings(o.Dir, cfg, environ)
 }
 
-// settings returns the settings of the replay, and the environment that they are read from.
+// settings returns the settings of the replay, and the environment from which they were parsed.
 func (o Options) settings(m *replay.Manifest, warn io.Writer) (pipeline.Settings, map[string]string, error) {
 	place := replay.Place{Namespace: o.Namespace, Checkpoints: o.Checkpoints, Overrides: make(map[string]string)}
 	if o.Namespace == "" {
@@ -88,7 +88,7 @@ func (o Options) settings(m *replay.Manifest, warn io.Writer) (pipeline.Settings
 		environ["LOG_LEVEL"] = "warn"
 	}
 	p, err := config.Parse[pipeline.Settings](environ)
-	p.Stream.TraceEndpoint = "" // the original's traces are those of its pairs
+	p.Stream.TraceEndpoint = "" // the traces of these pairs belong to the original
 	return p, environ, err
 }
 
@@ -136,8 +136,8 @@ func (o Options) replay(ctx context.Context, m *replay.Manifest, original *strea
 	})
 }
 
-// followOrder lets the replay's trainer take its lanes in the order of the original's, where that order depended on
-// when batches arrived.
+// followOrder makes the replay's trainer take its lanes in the original's order, if that order depended on the arrival
+// of batches.
 func followOrder(ctx context.Context, original, replayed *stream.Log, s trainerservice.Settings, progress io.Writer) error {
 	if s.Order != trainerservice.Arrival {
 		return nil

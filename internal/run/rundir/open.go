@@ -1,5 +1,5 @@
-// Package rundir opens the log of a run, and reads and writes the settings that a run leaves beside it. KAFKA_BROKERS names
-// the log. Without it, the log is that of an embedded broker, in the folder of --data.
+// Package rundir opens the log of a run, and reads and writes its settings in run.env. KAFKA_BROKERS names the log.
+// Without it, the log is that of an embedded broker in the folder of --data.
 package rundir
 
 import (
@@ -22,8 +22,8 @@ import (
 // DefaultData is the folder in which `pairstream up` keeps its log.
 const DefaultData = "data"
 
-// OpenExisting connects like [Connect], for commands that look at an existing log. Without KAFKA_BROKERS, and with no
-// embedded broker running on this machine, it runs one on the log that `pairstream up` has left in dir.
+// OpenExisting opens a log for commands that read it. If KAFKA_BROKERS is empty and no embedded broker runs on this
+// machine, it starts one on the log that `pairstream up` has left in dir.
 func OpenExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.Log, func() error, error) {
 	broker := broker.Options{}
 	if len(cfg.Brokers) == 0 && !Listens(ctx, DefaultBroker) {
@@ -42,7 +42,8 @@ func OpenExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.L
 	return Open(ctx, cfg, broker, stream.Options{Logger: Logger(slog.LevelWarn)}, (*stream.Log).CheckTopics)
 }
 
-// Open connects to the brokers of cfg. If it names none, Open starts an embedded one. ready prepares the topics.
+// Open connects to the brokers of cfg, or to an embedded broker that it starts if cfg names none. ready prepares the
+// topics.
 func Open(ctx context.Context, cfg stream.Config, embedded broker.Options, o stream.Options, ready func(*stream.Log, context.Context, ...schemas.Topic) error) (*stream.Log, func() error, error) {
 	closeBroker := func() error { return nil }
 	if len(cfg.Brokers) == 0 {
@@ -68,7 +69,7 @@ func Open(ctx context.Context, cfg stream.Config, embedded broker.Options, o str
 	}, nil
 }
 
-// Listens reports whether something takes connections at addr.
+// Listens reports whether a program accepts connections at addr.
 func Listens(ctx context.Context, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -76,14 +77,14 @@ func Listens(ctx context.Context, addr string) bool {
 	if err != nil {
 		return false
 	}
-	_ = conn.Close() // opened only to see whether it can be
+	_ = conn.Close() // opened only to try
 	return true
 }
 
 // DataUsage is the meaning of --data for commands that look at a run.
 const DataUsage = "folder of the embedded broker's log, read when no broker is running"
 
-// SettingsIn returns settings of the environment, completed by those of the run whose log lies in dir.
+// SettingsIn returns the settings of the environment and, where it has none, those of the run whose log is in dir.
 func SettingsIn[S any](dir string) (s S, err error) {
 	environ, err := EnvironIn(dir)
 	if err != nil {
@@ -96,8 +97,7 @@ func SettingsIn[S any](dir string) (s S, err error) {
 // there.
 const DefaultBroker = "127.0.0.1:9092"
 
-// Connect opens the log that the environment names. Without KAFKA_BROKERS, it opens that of an embedded broker on
-// this machine.
+// Connect opens the log of KAFKA_BROKERS or, if that is empty, the log of the embedded broker on this machine.
 func Connect(ctx context.Context) (*stream.Log, error) {
 	cfg, err := config.Parse[stream.Config](config.Environ())
 	if err != nil {
@@ -109,7 +109,7 @@ func Connect(ctx context.Context) (*stream.Log, error) {
 	return stream.Connect(ctx, cfg, stream.Options{Logger: Logger(slog.LevelWarn)})
 }
 
-// Logger returns a logger for commands that print what they do themselves.
+// Logger returns a logger for commands that print their own messages.
 func Logger(least slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: least, ReplaceAttr: display.Attr}))
 }

@@ -2,7 +2,7 @@ package rundir
 
 import "errors"
 
-// Roots is what commands that read images need of the stages' settings.
+// Roots holds the setting BUCKET_ROOTS, for commands that read images.
 type Roots struct {
 	Roots []string `env:"BUCKET_ROOTS" desc:"places that image references may name"`
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/pairstream/pairstream/internal/process/config"
 )
 
-// EnvFile returns the file that `pairstream up` and `pairstream demo` leave beside the log. It has the settings of
-// the run, NAME=VALUE in each line, for the commands that look at the run later.
+// EnvFile returns the path of run.env, which `pairstream up` and `pairstream demo` write beside the log. It has the
+// settings of the run, one NAME=VALUE a line, for commands that read the run later.
 func EnvFile(dir, namespace string) string {
 	if namespace == "" {
 		return filepath.Join(dir, "run.env")
@@ -27,10 +27,10 @@ func EnvFile(dir, namespace string) string {
 	return filepath.Join(dir, namespace+".run.env")
 }
 
-// changed begins the line of a setting that differed between two starts of a run.
+// changed is the prefix of lines with settings that differed between two starts of a run.
 const changed = "# changed: "
 
-// ChangesIn returns what the file says of settings that have changed between two starts. Without a file there are none.
+// ChangesIn returns the changes of settings between starts that the file lists. A missing file has none.
 func ChangesIn(path string) (changes []string, err error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,7 +44,7 @@ func ChangesIn(path string) (changes []string, err error) {
 	return changes, err
 }
 
-// WriteEnv replaces the file. It keeps what the file says of changes, and adds more.
+// WriteEnv replaces the file. It keeps the list of changes and adds more.
 func WriteEnv(dir, namespace string, settings map[string]string, more ...string) error {
 	changes, err := ChangesIn(EnvFile(dir, namespace))
 	if err != nil {
@@ -65,7 +65,7 @@ func WriteEnv(dir, namespace string, settings map[string]string, more ...string)
 			err = errors.Join(err, lineErr)
 		}
 		for _, name := range slices.Sorted(maps.Keys(settings)) {
-			if strings.ContainsFunc(settings[name], unicode.IsControl) { // it would be further settings
+			if strings.ContainsFunc(settings[name], unicode.IsControl) { // a line end would begin further settings
 				return fmt.Errorf("%s is %q: want no line end and no other control character", name, settings[name])
 			}
 			_, lineErr := fmt.Fprintf(w, "%s=%s\n", name, settings[name])
@@ -79,7 +79,7 @@ func WriteEnv(dir, namespace string, settings map[string]string, more ...string)
 	return nil
 }
 
-// ReadEnv returns what a file sets. Without a file that is nothing.
+// ReadEnv returns the settings of a file, none if it does not exist.
 func ReadEnv(path string) (map[string]string, error) {
 	values, err := readEnv(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,10 +109,10 @@ func readEnv(path string) (map[string]string, error) {
 	return config.Renewed(values), nil
 }
 
-// EnvironOf returns the environment, completed by what a file sets. The environment takes precedence.
+// EnvironOf returns the environment and, where it has none, the settings of a file.
 func EnvironOf(path string) (map[string]string, error) { return environWith(path, nil) }
 
-// environWith does what environOf does, without the settings of the file that are left out.
+// environWith is EnvironOf without the settings of the file for which leftOut returns true.
 func environWith(path string, leftOut func(name string) bool) (map[string]string, error) {
 	values := make(map[string]string)
 	if path != "" {
@@ -125,15 +125,15 @@ func environWith(path string, leftOut func(name string) bool) (map[string]string
 		}
 	}
 	for name, value := range config.Environ() {
-		if value != "" { // for settings, an empty value is as good as none
+		if value != "" { // an empty value counts as not set
 			values[name] = value
 		}
 	}
 	return values, nil
 }
 
-// EnvironIn returns the environment, completed by the settings that the run left whose log lies in dir, if it left
-// any. The folder may be a stranger's, so its file says neither where to connect nor with which secrets.
+// EnvironIn returns the environment and, where it has none, the settings in the run.env of dir. Since the folder may
+// come from a stranger, addresses and secrets of the file are ignored.
 func EnvironIn(dir string) (map[string]string, error) {
 	path := EnvFile(dir, os.Getenv("NAMESPACE"))
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
