@@ -1,8 +1,8 @@
 // Package duplicates makes pairs whose false negatives are known.
 //
-// In go images with several captions. Out come tars in which every caption has an image of its own, a crop of the first
-// one that is encoded anew. Ids of images are hashes of their bytes, so a pipeline cannot tell that twins show the
-// same. The other captions of an image are then false negatives, and [Writer.Fits] knows them.
+// It takes images with several captions, and writes tars in which every caption has its own image: a newly encoded crop
+// of the first one. Ids of images are hashes of their bytes, so a pipeline cannot tell that the crops show the same.
+// The other captions of an image are then false negatives, and [Writer.Fits] knows them.
 //
 // The same images with the same draws give the same bytes. A Writer is for one goroutine.
 package duplicates
@@ -23,7 +23,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Crop returns a twin of an image: a crop of 85 to 95 % of either side, as JPEG of quality 75 to 95.
+// Crop returns a near-duplicate of an image: a crop of 85 to 95 % of either side, as JPEG of quality 75 to 95.
 func Crop(im image.Image, draws *rand.Rand) ([]byte, error) {
 	share := 0.85 + 0.1*draws.Float64()
 	from := im.Bounds()
@@ -38,7 +38,7 @@ func Crop(im image.Image, draws *rand.Rand) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Writer writes images into folders of tars, and knows which original each of them shows.
+// Writer writes images into folders of tars, and remembers the original of each.
 type Writer struct {
 	dir   string
 	names []string
@@ -66,7 +66,7 @@ func (w *Writer) Folder(name string) {
 // Folders returns the paths of all folders.
 func (w *Writer) Folders() []string { return w.names }
 
-// Add writes an image with its captions. It shows the original of that number. Close reports what went wrong.
+// Add writes an image with its captions. It shows the original with that number. Close returns the errors.
 func (w *Writer) Add(original int, encoded []byte, captions ...string) {
 	if w.err != nil {
 		return
@@ -86,7 +86,7 @@ func (w *Writer) Add(original int, encoded []byte, captions ...string) {
 	w.added++
 }
 
-// Fits reports whether a caption was given to an image or to one of its twins.
+// Fits reports whether a caption was given to an image or to one of its near-duplicates.
 func (w *Writer) Fits(image schemas.ImageID, caption string) bool {
 	original, known := w.shows[image]
 	return known && slices.Contains(w.fits[caption], original)
@@ -100,7 +100,7 @@ func (w *Writer) Close() error {
 	return errors.Join(w.err, w.Abort())
 }
 
-// Abort leaves the open folder as it is.
+// Abort leaves the open folder incomplete.
 func (w *Writer) Abort() error {
 	if w.tars == nil {
 		return nil

@@ -10,32 +10,32 @@ import (
 	"github.com/pairstream/pairstream/internal/base/rng"
 )
 
-// Truth says how a caption came to its picture.
+// Truth is the relation of a caption to its picture.
 type Truth string
 
 // The kinds of captions.
 const (
 	True       Truth = "true"       // made from the scene
-	Wrong      Truth = "wrong"      // of the grammar, and not true of the scene
+	Wrong      Truth = "wrong"      // of the grammar, but false of the scene
 	Irrelevant Truth = "irrelevant" // not about the picture at all
 )
 
-// irrelevant texts stand in for what the web writes beside its pictures.
+// irrelevant texts imitate the unrelated text beside pictures on the web.
 var irrelevant = []string{
 	"img %d.jpg", "photo %d of 99", "click here to read more about item %d", "free shipping on orders over %d", "page %d",
 	"copyright %d all rights reserved", "sale ends in %d days", "posted %d hours ago by admin", "download wallpaper %d x %d",
 	"visit our store for offer %d",
 }
 
-// Label is one caption of a scene with what is known about it.
+// Label is one caption of a scene with its known truth.
 type Label struct {
 	Caption   string     `json:"caption"`
 	Truth     Truth      `json:"truth"`
-	Statement *Statement `json:"statement,omitempty"` // what the caption says; none when irrelevant
+	Statement *Statement `json:"statement,omitempty"` // meaning of the caption; nil if irrelevant
 }
 
-// labels makes the captions of a scene, all different. Without a share of false negatives the first tells all, and the
-// others tell less.
+// labels makes the captions of a scene, all different. Without a share of false negatives the first describes
+// everything, and the others less.
 func (s Scene) labels(o Options, rng *rand.Rand) []Label {
 	say := s.statement
 	switch {
@@ -87,8 +87,8 @@ func countVerbs(text string) int {
 	return n
 }
 
-// statement makes a true statement: the first of a scene enumerates all its objects, the second speaks of two of them
-// and their places where there are two, the others of some.
+// statement makes a true statement: the first of a scene enumerates all its objects, the second gives the relative
+// position of two objects if there are two, and the others describe some.
 func (s Scene) statement(i int, rng *rand.Rand) Statement {
 	switch {
 	case i == 0:
@@ -107,13 +107,13 @@ func (s Scene) statement(i int, rng *rand.Rand) Statement {
 	return s.glance(rng)
 }
 
-// enumeration names every object with all that is known of it; objects of the same kind are counted.
+// enumeration describes every object completely; objects of the same kind are counted.
 func (s Scene) enumeration(rng *rand.Rand) Statement {
 	var st Statement
 	for _, at := range rng.Perm(len(s.Objects)) {
 		o := s.Objects[at]
 		t := Thing{Size: o.Size, Colour: o.Colour, Shape: o.Shape}
-		// A pattern is told when all objects that are otherwise alike have it. So no object is of two things.
+		// A pattern is named if all objects that are otherwise equal have it. So no object belongs to two things.
 		patterned := t
 		patterned.Pattern = o.Pattern
 		_, alike := t.matches(s)
@@ -130,18 +130,18 @@ func (s Scene) enumeration(rng *rand.Rand) Statement {
 	return st
 }
 
-// relation states where one object is from another, both told by part of what is known of them.
+// relation states the position of one object relative to another, each partly described.
 func (s Scene) relation(rng *rand.Rand) Statement {
 	for {
 		two := rng.Perm(len(s.Objects))
 		a, b, r := s.Objects[two[0]], s.Objects[two[1]], pick(rng, Relations)
-		if r.between(a, b) { // any two objects are apart in one direction at least
+		if r.between(a, b) { // any two objects are apart in at least one direction
 			return Statement{Things: []Thing{vague(a, rng), vague(b, rng)}, Relation: r}
 		}
 	}
 }
 
-// glance says of one or two kinds of objects that they are there, or how many.
+// glance states the presence or the number of one or two kinds of objects.
 func (s Scene) glance(rng *rand.Rand) Statement {
 	order := rng.Perm(len(s.Objects))
 	st := Statement{Things: []Thing{vague(s.Objects[order[0]], rng)}}
@@ -155,7 +155,7 @@ func (s Scene) glance(rng *rand.Rand) Statement {
 	return st
 }
 
-// vague describes an object by some of what is known of it: mostly by colour and shape.
+// vague describes an object partly: usually by colour and shape.
 func vague(o Object, rng *rand.Rand) Thing {
 	t := Thing{Size: o.Size, Colour: o.Colour, Shape: o.Shape}
 	switch rng.IntN(6) {
@@ -172,7 +172,7 @@ func vague(o Object, rng *rand.Rand) Thing {
 	return t
 }
 
-// falsehood changes the things of a true statement, one after the other, until it is false.
+// falsehood changes the things of a true statement one by one, until it is false.
 func (s Scene) falsehood(st Statement, rng *rand.Rand) Statement {
 	for st.Holds(s) {
 		t := &st.Things[rng.IntN(len(st.Things))]
@@ -198,8 +198,8 @@ const (
 	mostFalseNegatives  = 0.4
 )
 
-// graded makes a true statement: with the given probability a vague one, which names one object alone, and otherwise
-// one that tells nearly all.
+// graded makes a true statement: with the given probability a vague one, which names only one object, otherwise a
+// nearly complete one.
 func (s Scene) graded(vague float64, rng *rand.Rand) Statement {
 	if rng.Float64() < vague {
 		o := pick(rng, s.Objects)
@@ -217,12 +217,12 @@ func (s Scene) graded(vague float64, rng *rand.Rand) Statement {
 	}
 }
 
-// described tells everything about an object except its size.
+// described describes an object completely, except for its size.
 func (o Object) described() Thing { return Thing{Pattern: o.Pattern, Colour: o.Colour, Shape: o.Shape} }
 
 const (
 	others        = 95   // in a mini-batch of 96
-	sampledScenes = 500  // by which the share of vague statements is found
+	sampledScenes = 500  // for estimating the share of vague statements
 	sampledTexts  = 3000 // of other scenes, of either kind
 )
 

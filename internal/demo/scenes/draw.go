@@ -8,13 +8,13 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// palette holds the colours as they are drawn.
+// palette holds the drawn colours.
 var palette = map[Colour][3]int{
 	"red": {216, 38, 38}, "orange": {250, 138, 20}, "yellow": {248, 214, 36}, "green": {38, 156, 66},
 	"blue": {38, 88, 208}, "purple": {136, 58, 178}, "pink": {246, 128, 184}, "black": {44, 44, 48},
 }
 
-// lineWidth is that of the dark line around objects, in units.
+// lineWidth is the width of the dark line around objects, in units.
 const lineWidth = 13
 
 // Draw paints the scene on a picture of side x side pixels.
@@ -39,7 +39,7 @@ func (s Scene) Draw(side int) *image.RGBA {
 
 func clamp(v int) uint8 { return uint8(min(255, max(0, v))) }
 
-// point is a place in units.
+// point is a position in units.
 type point struct{ x, y float64 }
 
 // brush fills outlines on a picture.
@@ -69,7 +69,7 @@ func (b *brush) draw(o Object) {
 	}
 }
 
-// paint returns what an object is filled with.
+// paint returns the filling of an object.
 func (b *brush) paint(o Object, fill color.RGBA) image.Image {
 	if o.Pattern == "" {
 		return image.NewUniform(fill)
@@ -108,7 +108,7 @@ func (p *patterned) At(x, y int) color.Color {
 	return p.fill
 }
 
-// fromMiddle returns how far a place is from the middle between two stripes.
+// fromMiddle returns the distance of a position from the middle between two stripes.
 func fromMiddle(d float64) float64 { return math.Abs(math.Mod(math.Abs(d), period) - period/2) }
 
 func (b *brush) add(path []point) {
@@ -145,8 +145,8 @@ func (o Object) outlines() [][]point {
 	}
 }
 
-// regular returns n corners around the centre, the even ones at distance even, the others at distance odd. A corner is
-// at the top, but for the square, which has a side there.
+// regular returns n corners around the centre, the even ones at distance even, the others at distance odd. One corner
+// is at the top, except for the square, which has a side there.
 func (o Object) regular(n int, even, odd float64) []point {
 	start := -90.0
 	if o.Shape == "square" {
@@ -197,7 +197,7 @@ func inset(path []point, d float64) []point {
 	return out
 }
 
-// normal returns the unit vector to the right of the way from p to q, on a picture, whose y grows downwards.
+// normal returns the unit vector to the right of the direction from p to q, on a picture, whose y grows downwards.
 func normal(p, q point) point {
 	dx, dy := q.x-p.x, q.y-p.y
 	l := math.Hypot(dx, dy)

@@ -2,7 +2,7 @@ package scenes
 
 import "github.com/spf13/pflag"
 
-// AddFlags adds the flags of `pairstream synth` to f. Their defaults are the present values of the options.
+// AddFlags adds the flags of `pairstream synth` to f. Their defaults are the current values of the options.
 func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed; the same seed gives the same bytes")
 	f.IntVar(&o.Scenes, "scenes", o.Scenes, "number of scenes")

@@ -19,7 +19,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 )
 
-// Options says what is generated.
+// Options configure the generator.
 type Options struct {
 	Seed            uint64
 	Scenes          int
@@ -28,9 +28,9 @@ type Options struct {
 	Format          string  // "png" or "jpeg"
 	PerShard        int     // scenes in a tar
 	WrongShare      float64 // of captions that are false
-	IrrelevantShare float64 // of captions that are not about the picture
-	// FalseNegatives is the share of pictures for which one of the captions of 95 other scenes is true: the most false
-	// negatives that random mini-batches of 96 can have. 0 leaves the captions as they come.
+	IrrelevantShare float64 // of captions unrelated to the picture
+	// FalseNegatives is the share of pictures that fit at least one of the captions of 95 other scenes: the most false
+	// negatives that random mini-batches of 96 can have. 0 leaves the captions unchanged.
 	FalseNegatives float64
 	Kinds          Kinds // of scenes
 }
@@ -40,7 +40,7 @@ func Defaults() Options {
 	return Options{Seed: 1, Scenes: 1000, Captions: 3, Side: 96, Format: "png", PerShard: 250}
 }
 
-// maxCaptions is what even the plainest scene has different words for, with room to spare.
+// maxCaptions is a number of captions for which even the plainest scene has enough different words.
 const maxCaptions = 20
 
 // Validate reports every option that is out of bounds.
@@ -68,7 +68,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Record is the key.json of a scene: all that is known about the picture and its captions.
+// Record is the key.json of a scene: everything known about the picture and its captions.
 type Record struct {
 	Captions []string `json:"captions"`
 	Labels   []Label  `json:"labels"` // beside Captions
@@ -111,22 +111,22 @@ func encode(m image.Image, format string) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// encoders lends out the PNG encoder's buffers, a megabyte that would otherwise be made for every picture.
+// encoders lends the PNG encoder's buffers, a megabyte that would otherwise be allocated for every picture.
 type encoders struct{}
 
 var encoderPool sync.Pool
 
 // Get implements png.EncoderBufferPool.
 func (encoders) Get() *png.EncoderBuffer {
-	b, _ := encoderPool.Get().(*png.EncoderBuffer) // nil makes the encoder bring its own
+	b, _ := encoderPool.Get().(*png.EncoderBuffer) // nil makes the encoder allocate its own
 	return b
 }
 
 // Put implements png.EncoderBufferPool.
 func (encoders) Put(b *png.EncoderBuffer) { encoderPool.Put(b) }
 
-// WriteDir generates scenes into the tars of a folder, which must hold none yet. After each tar's worth of scenes or
-// less it tells progress, unless nil, how many are done.
+// WriteDir generates scenes into the tars of a folder, which must have none yet. After every tar's worth of scenes, or
+// fewer, it reports their number to progress, which may be nil.
 func WriteDir(ctx context.Context, dir string, o Options, progress func(done int)) error {
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("generating scenes: %w", err)
@@ -150,7 +150,7 @@ func WriteDir(ctx context.Context, dir string, o Options, progress func(done int
 	return w.Close()
 }
 
-// blockScenes is how many scenes are made at the same time, on all processors, and then written in order.
+// blockScenes is the number of scenes that are made at the same time, on all processors, and then written in order.
 const blockScenes = 64
 
 func writeBlock(ctx context.Context, w *shard.DirWriter, o Options, from, end int) error {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Shares of the captions that leave more out than others, in thousandths. With eight shapes and three objects 2 to 3 % of
-// the pictures of a mini-batch of 48 fit another one's caption, as many as the random mini-batches of MAFA Table 1 have.
+// Shares of the captions that omit more than others, in thousandths. With eight shapes and three objects 2 to 3 % of
+// the pictures of a mini-batch of 48 fit another's caption, as in the random mini-batches of MAFA Table 1.
 const (
 	hints     = 5   // "three things, one of them green"
-	vagueOnes = 50  // tell one object in full, and of the others colour or shape: "a red star, something blue and a cup"
-	leftOut   = 250 // tell two objects in full, and nothing of the others
+	vagueOnes = 50  // describe one object fully, and the others by colour or shape: "a red star, something blue and a cup"
+	leftOut   = 250 // describe two objects fully, and omit the others
 )
 
-// partial makes a true statement that leaves things out.
+// partial makes a true statement that omits things.
 func (s Scene) partial(rng *rand.Rand) Statement {
 	order, draw := rng.Perm(len(s.Objects)), rng.IntN(1000)
 	if draw < hints {
@@ -46,7 +46,7 @@ func (s Scene) partial(rng *rand.Rand) Statement {
 	return st
 }
 
-// hint words a thing whose shape is left out as "something blue".
+// hint words a thing without a shape as "something blue".
 func (t Thing) hint(rng *rand.Rand) string {
 	if words := t.adjectives(rng); t.Shape == "" && t.Count == 0 && len(words) > 0 {
 		return something + " " + strings.Join(words, " ")
@@ -54,7 +54,7 @@ func (t Thing) hint(rng *rand.Rand) string {
 	return t.say(rng)
 }
 
-// ofThem words a counted thing as a part of all: "one of them green", "two of them red stars".
+// ofThem words a counted thing as a part of the total: "one of them green", "two of them red stars".
 func (t Thing) ofThem(rng *rand.Rand) string {
 	words := t.adjectives(rng)
 	if t.Shape != "" || len(words) == 0 {
@@ -69,8 +69,8 @@ func (t Thing) ofThem(rng *rand.Rand) string {
 	return countWords[t.Count] + " of them " + strings.Join(words, " ")
 }
 
-// SameWords is the rule that needs no picture: two captions have the same words for colours, shapes and numbers, in any order.
-// It takes captions that leave things out for different ones, though one may be true of the other's picture.
+// SameWords reports whether two captions have the same words for colours, shapes and numbers, in any order. It needs no
+// picture. It takes captions that omit things for different ones, even if one is true of the other's picture.
 func SameWords(a, b string) bool { return slices.Equal(telling(a), telling(b)) }
 
 // telling returns the words of a caption for colours, shapes and numbers, sorted.

@@ -4,17 +4,17 @@ import (
 	"math/rand/v2"
 )
 
-// Shape is what an object is; the empty shape stands for any in a statement.
+// Shape is the kind of an object; in a statement the empty shape means any.
 type Shape string
 
-// Colour is an object's colour; the empty colour stands for any in a statement.
+// Colour is an object's colour; in a statement the empty colour means any.
 type Colour string
 
-// Size is an object's size; the empty size stands for any in a statement.
+// Size is an object's size; in a statement the empty size means any.
 type Size string
 
-// Pattern is what is painted on an object. An object without one is of one colour; in a statement the empty pattern
-// stands for any, and for none.
+// Pattern is the pattern painted on an object. An object without one has one colour; in a statement the empty pattern
+// means any, or none.
 type Pattern string
 
 // The shapes, colours, sizes and patterns of objects. The first shapes are figures, and the others are things.
@@ -33,7 +33,7 @@ var (
 // Unit is the length of a picture's side in the coordinates of scenes.
 const Unit = 1000
 
-// RelationGap is how far apart centres must be for one object to be beside, above or below another.
+// RelationGap is the distance between centres for one object to be beside, above or below another.
 const RelationGap = Unit / 4
 
 // radii of the circles around objects.
@@ -51,28 +51,28 @@ type Object struct {
 	Shade   int     `json:"shade"` // variation of the colour, -10..10
 }
 
-// Scene is what a picture shows.
+// Scene is the content of a picture.
 type Scene struct {
 	Objects    []Object `json:"objects"`
 	Background [3]int   `json:"background"` // RGB of the middle
-	Slope      [2]int   `json:"slope"`      // how much lighter the right and the lower edge are
+	Slope      [2]int   `json:"slope"`      // brightening towards the right and the lower edge
 }
 
 // shares of scenes with one, two, three and four objects, in percent.
 var countShares = []int{20, 35, 25, 20}
 
-// Kinds narrows what scenes are made of, so that more captions are true of more pictures. The zero value narrows
+// Kinds restricts the objects of scenes, so that more captions are true of more pictures. The zero value restricts
 // nothing.
 type Kinds struct {
-	Shapes  int // the first so many of Shapes; 0: all
-	Colours int // the first so many of Colours; 0: all
+	Shapes  int // number of Shapes used, from the first; 0: all
+	Colours int // number of Colours used, from the first; 0: all
 	Objects int // objects of every scene; 0: one to four
 	// Large leaves the small objects out.
 	Large bool
 	// Plain leaves the patterns out.
 	Plain bool
-	// Partial makes captions leave things out, so that their words do not tell whether two pictures fit both. No object is
-	// made like another one.
+	// Partial makes captions omit things, so that their words do not show whether two pictures fit both. No object
+	// copies another.
 	Partial bool `json:",omitempty"`
 
 	several bool // at least two objects in every scene
@@ -106,7 +106,7 @@ func (k Kinds) Random(rng *rand.Rand) Scene {
 		if !k.Plain && rng.IntN(2) == 0 {
 			o.Pattern = pick(rng, Patterns)
 		}
-		// Every third object is like the one before it, so that there is something to count.
+		// Every third object copies the one before it, so that there is something to count.
 		if i > 0 && !k.Partial && rng.IntN(3) == 0 {
 			last := s.Objects[i-1]
 			o.Shape, o.Colour, o.Size, o.Pattern = last.Shape, last.Colour, last.Size, last.Pattern
@@ -117,7 +117,7 @@ func (k Kinds) Random(rng *rand.Rand) Scene {
 	return s
 }
 
-// place puts a single object anywhere and several into different quarters, near their middles.
+// place puts a single object anywhere, and several into different quarters, near their middles.
 func (s *Scene) place(rng *rand.Rand) {
 	const margin = 5
 	if len(s.Objects) == 1 {

@@ -11,7 +11,7 @@ import (
 // ErrNotGenerated means that tars hold pictures that [WriteDir] has not drawn.
 var ErrNotGenerated = errors.New("not a generated scene")
 
-// Shown returns the scene that each picture of generated tars shows. It skips entries that form no pair.
+// Shown returns the scene shown by each picture of generated tars. It skips entries that form no pair.
 func Shown(ctx context.Context, paths []string) (map[schemas.ImageID]Scene, error) {
 	shows := map[schemas.ImageID]Scene{}
 	_, err := shard.Scan(ctx, paths, shard.Visitor{

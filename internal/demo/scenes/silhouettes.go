@@ -3,7 +3,7 @@ package scenes
 import "math"
 
 // silhouettes holds the outlines of things, in hundredths of the object's radius around its centre, with y downwards.
-// Parts may overlap. A hole is drawn the other way round.
+// Parts may overlap. A hole is drawn in the other direction.
 var silhouettes = map[Shape][]part{
 	"heart":     {disc(-38, -28, 46), disc(38, -28, 46), poly(-82, -12, 82, -12, 0, 92)},
 	"arrow":     {poly(-92, -26, 8, -26, 8, -68, 98, 0, 8, 68, 8, 26, -92, 26)},
@@ -100,7 +100,7 @@ func crescent(r, shift float64) part {
 	return append(p, reversed(arc(shift, 0, inner, inner, b, 360-b, 20)[1:])...)
 }
 
-// lens returns what two arcs of the given height and width enclose.
+// lens returns the shape enclosed by two arcs of the given height and width.
 func lens(height, width float64) part {
 	var p part
 	for i := range 12 {
@@ -116,7 +116,7 @@ func lens(height, width float64) part {
 
 func hole(p part) part { return reversed(p) }
 
-// silhouette returns the paths of a thing at its place.
+// silhouette returns the paths of a thing at its position.
 func (o Object) silhouette(r float64) [][]point {
 	sin, cos := math.Sincos(float64(o.Angle) * math.Pi / 180)
 	var out [][]point

@@ -8,14 +8,14 @@ import (
 
 // Thing is one part of a statement: some objects of a kind.
 type Thing struct {
-	Count   int     `json:"count"` // exactly so many; 0: at least one
+	Count   int     `json:"count"` // the exact number; 0: at least one
 	Size    Size    `json:"size,omitempty"`
 	Pattern Pattern `json:"pattern,omitempty"`
 	Colour  Colour  `json:"colour,omitempty"`
 	Shape   Shape   `json:"shape,omitempty"`
 }
 
-// Relation is where the first of two things is, seen from the second.
+// Relation is the position of the first of two things relative to the second.
 type Relation string
 
 // The relations.
@@ -26,15 +26,15 @@ const (
 	Below   Relation = "below"
 )
 
-// Relations lists them.
+// Relations lists all relations.
 var Relations = []Relation{LeftOf, RightOf, Above, Below}
 
-// Statement is what a caption says: that different objects of these kinds are there, or, with a relation, that one of
-// the first kind is so placed to one of the second.
+// Statement is the meaning of a caption: that different objects of these kinds exist, or, with a relation, that one of
+// the first kind has this position relative to one of the second.
 type Statement struct {
 	Things   []Thing  `json:"things"`
 	Relation Relation `json:"relation,omitempty"`
-	Total    int      `json:"total,omitempty"` // exactly so many objects in all; 0: not told
+	Total    int      `json:"total,omitempty"` // exact number of all objects; 0: unknown
 }
 
 // fits reports whether an object is of the thing's kind.
@@ -79,7 +79,7 @@ func (st Statement) relationHolds(s Scene) bool {
 	return false
 }
 
-// between reports whether a is so placed to b.
+// between reports whether a has this position relative to b.
 func (r Relation) between(a, b Object) bool {
 	switch r {
 	case LeftOf:
@@ -94,8 +94,8 @@ func (r Relation) between(a, b Object) bool {
 	return false
 }
 
-// assign reports whether the things can be given objects of their own, none of which is in taken: a thing with a count
-// needs all of its kind, and exactly so many; another needs one.
+// assign reports whether each thing can get its own objects, none of which is in taken: a thing with a count needs all
+// objects of its kind, and exactly that many; any other needs one.
 func assign(s Scene, things []Thing, taken uint) bool {
 	if len(things) == 0 {
 		return true
@@ -112,7 +112,7 @@ func assign(s Scene, things []Thing, taken uint) bool {
 	return false
 }
 
-// Matches decides whether a caption of the grammar is true of a scene. A caption that is not of the grammar is not.
+// Matches decides whether a caption is true of a scene. A caption outside the grammar is not.
 func Matches(s Scene, caption string) bool {
 	st, err := Parse(caption)
 	return err == nil && st.Holds(s)
@@ -130,7 +130,7 @@ func Parse(caption string) (Statement, error) {
 	return st, nil
 }
 
-// unframe drops the words of a frame around what a caption says.
+// unframe drops the words of a frame around a caption's statement.
 func unframe(words []string) []string {
 	for _, frame := range frames {
 		for _, verb := range []string{"is", "are"} {
@@ -168,7 +168,7 @@ func parseStatement(words []string) (Statement, bool) {
 		}
 		words = words[end+1:]
 	}
-	return st, false // nothing, or nothing behind the last comma
+	return st, false // nothing, or nothing after the last comma
 }
 
 // parseRelation reads "<thing> [is] <relation> <thing>".
@@ -205,7 +205,7 @@ func parseTotal(words []string) (Statement, bool) {
 		return Statement{}, false
 	}
 	t := Thing{Count: count}
-	if rest := t.attributes(words[6:]); len(rest) > 0 { // behind the adjectives, or behind an article, stands a noun
+	if rest := t.attributes(words[6:]); len(rest) > 0 { // a noun follows the adjectives or the article
 		words = slices.Concat([]string{words[3]}, words[6:])
 		if article := words[1]; article == "a" || article == "an" {
 			words = slices.Delete(words, 1, 2)
@@ -245,7 +245,7 @@ func parseThing(words []string) (Thing, bool) {
 	return t, known && (t.Count > 1 && noun.plural || t.Count <= 1 && noun.singular)
 }
 
-// attributes reads "[size] [pattern] [colour]" and returns the words behind it.
+// attributes reads "[size] [pattern] [colour]" and returns the words after it.
 func (t *Thing) attributes(words []string) []string {
 	words = attribute(&t.Size, Sizes, sizeWords, words)
 	words = attribute(&t.Pattern, Patterns, patternWords, words)
@@ -255,7 +255,7 @@ func (t *Thing) attributes(words []string) []string {
 	return words
 }
 
-// attribute reads a word for one of the values, if the first word is one, and returns the words behind it.
+// attribute reads a word for one of the values, if the first word is one, and returns the words after it.
 func attribute[T ~string](value *T, values []T, names map[T][]string, words []string) []string {
 	if len(words) == 0 {
 		return words

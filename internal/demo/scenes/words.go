@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// Words for what the grammar speaks of; the first of several is the plainest. Where one is the beginning of another,
-// the parser takes the longest.
+// Words of the grammar; the first of several is the plainest. If one is the beginning of another, the parser takes the
+// longest.
 var (
 	patternWords  = map[Pattern][]string{"striped": {"striped", "stripy"}, "spotted": {"spotted", "dotted"}}
 	sizeWords     = map[Size][]string{"small": {"small", "little"}, "large": {"large", "big"}}
 	countWords    = []string{"", "one", "two", "three", "four"}
 	anyShape      = []string{"shape", "object"}
-	something     = "something" // a thing whose shape is left out
+	something     = "something" // a thing without a shape
 	relationWords = map[Relation][]string{
 		LeftOf:  {"to the left of", "left of"},
 		RightOf: {"to the right of", "right of"},
 		Above:   {"above", "over"},
 		Below:   {"below", "under"},
 	}
-	// The frames of a caption, in which X stands for what it says.
+	// The frames of a caption, in which X stands for the statement.
 	frames = []string{
 		"X", "X", "X", "a picture of X", "an image of X", "a drawing of X", "there VERB X", "you can see X",
 		"X on a light background", "a simple picture with X",
@@ -36,7 +36,7 @@ var shapeWords = map[Shape][]string{
 	"rocket": {"spaceship"}, "flag": {"banner"}, "cat": {"kitten"},
 }
 
-// plurals holds those that do not end in one more s.
+// plurals holds the plurals that are not formed with an s.
 var plurals = map[string]string{
 	"cross": "crosses", "fish": "fish", "leaf": "leaves", "snowman": "snowmen", "butterfly": "butterflies",
 }
@@ -49,7 +49,7 @@ func plural(word string) string {
 	return word + "s"
 }
 
-// words returns what a shape is called; the empty shape is called by what stands for any.
+// words returns the names of a shape; the empty shape has the names for any.
 func (s Shape) words() []string {
 	if s == "" {
 		return anyShape
@@ -57,7 +57,7 @@ func (s Shape) words() []string {
 	return append([]string{string(s)}, shapeWords[s]...)
 }
 
-// noun is what a word says.
+// noun is the meaning of a noun.
 type noun struct {
 	shape            Shape // empty: any
 	singular, plural bool
@@ -84,20 +84,19 @@ func lookUp(word string) (noun, bool) {
 	return n, ok
 }
 
-// ShapeOf returns the shape that a noun stands for, in singular or plural. It reports false for a word that stands for
-// none, or for any.
+// ShapeOf returns the shape that a noun means, in singular or plural. It returns false for other words, and for nouns
+// that mean any shape.
 func ShapeOf(word string) (Shape, bool) {
 	n, ok := lookUp(word)
 	return n.shape, ok && n.shape != ""
 }
 
-// Framing reports whether a word is one of those that stand around what a caption says, as "picture" does in "a picture
-// of X".
+// Framing reports whether a word belongs to the frame around a statement, as "picture" does in "a picture of X".
 func Framing(word string) bool {
 	return slices.ContainsFunc(frames, func(f string) bool { return slices.Contains(strings.Fields(f), word) })
 }
 
-// Caption words a statement; the generator chooses among the ways to say it. [Parse] reads every one of them back.
+// Caption words a statement; the generator chooses among the wordings. [Parse] reads all of them.
 func (st Statement) Caption(rng *rand.Rand) string { return st.caption(rng, Thing.say) }
 
 // describe words a thing.
@@ -113,7 +112,7 @@ func (st Statement) caption(rng *rand.Rand, word describe) string {
 	return strings.NewReplacer("VERB", verb, "X", said).Replace(frame)
 }
 
-// say words the statement without a frame; only there may it be a whole sentence.
+// say words the statement without a frame; only a statement without a frame may be a whole sentence.
 func (st Statement) say(rng *rand.Rand, word describe, sentence bool) string {
 	if st.Total > 0 {
 		return fmt.Sprintf("%s things, %s", countWords[st.Total], st.Things[0].ofThem(rng))
@@ -171,7 +170,7 @@ func article(word string) string {
 	return "a"
 }
 
-// choose picks a word. It draws no number where there is one alone.
+// choose picks a word. It draws no number if there is only one.
 func choose(rng *rand.Rand, words []string) string {
 	if len(words) == 1 {
 		return words[0]
@@ -179,5 +178,5 @@ func choose(rng *rand.Rand, words []string) string {
 	return pick(rng, words)
 }
 
-// IsCount reports whether a word says how many there are.
+// IsCount reports whether a word is a count.
 func IsCount(word string) bool { return word != "" && slices.Contains(countWords, word) }

@@ -1,5 +1,5 @@
-// Package device starts the stages that compute with tensors. It holds the settings of the device, and what the stages
-// of one process share: a worker for tensors and one cache of decoded images.
+// Package device starts the stages that compute with tensors. It holds the settings of the device, and the resources
+// that the stages of one process share: a worker for tensors and one cache of decoded images.
 package device
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// Settings say where and how tensors are computed.
+// Settings select where and how tensors are computed.
 type Settings struct {
 	Name          string `env:"DEVICE" envDefault:"cpu" desc:"cpu, cuda or cuda:N"`
 	Threads       int    `env:"TORCH_THREADS" envDefault:"0" desc:"threads of one tensor operation on the CPU; 0: libtorch's choice. Bytes are equal only between runs of equal counts"`
@@ -21,7 +21,7 @@ type Settings struct {
 	Deterministic bool   `env:"DETERMINISTIC" envDefault:"true" desc:"use deterministic kernels only (slower on a GPU): the same batches then give the same bits; the last bits of an embedding may still depend on its place in the batch"`
 }
 
-// These are the values of PRECISION.
+// The values of PRECISION.
 const (
 	inAuto     = "auto"
 	inFloat32  = "float32"
@@ -32,7 +32,7 @@ const (
 // onGPU reports whether DEVICE is a GPU.
 func (d Settings) onGPU() bool { return d.Name == "cuda" || strings.HasPrefix(d.Name, "cuda:") }
 
-// precision returns PRECISION, or what it stands for on the device.
+// precision returns PRECISION, or its default on the device.
 func (d Settings) precision() string {
 	switch {
 	case d.Precision != inAuto:
@@ -74,8 +74,8 @@ func (d Settings) NewWorker() (*torch.Worker, error) {
 	return w, nil
 }
 
-// Facts are what `--version` says of tensors: the libtorch that is loaded, the one whose headers the program was built
-// with, and the device that DEVICE names.
+// Facts are the output of `--version` about tensors: the loaded libtorch, the one whose headers the program was built
+// with, and the device of DEVICE.
 func Facts() []string { return facts(os.Getenv("DEVICE"), torch.CUDAAvailable) }
 
 func facts(name string, available func() bool) []string {

@@ -18,8 +18,8 @@ import (
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
-// Shared is what the stages of one process share. Each thing is opened when a stage first asks for it. All methods are
-// safe for concurrent use.
+// Shared holds the resources that the stages of one process share. Each is opened when a stage first needs it. All
+// methods are safe for concurrent use.
 type Shared struct {
 	settings Settings
 	worker   func() (*torch.Worker, error)
@@ -31,7 +31,8 @@ type Shared struct {
 	closers  []func() error
 }
 
-// NewShared opens nothing yet. Images may be given, and are the caller's to close; nil: they are opened when needed.
+// NewShared returns a Shared with nothing open. The caller closes images that it passes in; nil: they are opened when
+// needed.
 func NewShared(s Settings, images *shard.Images) *Shared {
 	shared := &Shared{settings: s, images: images}
 	shared.worker = shared.newWorker()
@@ -75,7 +76,7 @@ func (s *Shared) openImages(ctx context.Context, i *service.Instruments, b Bucke
 	return s.images, nil
 }
 
-// forgotten opens what is taken back, once, and follows it until the process ends.
+// forgotten opens the set of forgotten pairs, once, and follows it until the process ends.
 func (s *Shared) forgotten(ctx context.Context, log *stream.Log, i *service.Instruments) (*forget.Set, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *Shared) forgotten(ctx context.Context, log *stream.Log, i *service.Inst
 	return gone, nil
 }
 
-// imageMetrics tell how much the cache spares.
+// imageMetrics report the savings of the cache.
 func imageMetrics(images *shard.Images) []prometheus.Collector {
 	const prefix = "pairstream_images_"
 	return []prometheus.Collector{
@@ -113,7 +114,7 @@ func imageMetrics(images *shard.Images) []prometheus.Collector {
 	}
 }
 
-// Close closes what was opened, the last first. No stage may be running.
+// Close closes all resources, the last first. No stage may be running.
 func (s *Shared) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,7 @@ func (s *Shared) Close() error {
 	return errors.Join(problems...)
 }
 
-// Tools are what one stage works with.
+// Tools are the resources of one stage.
 type Tools struct {
 	Log         *stream.Log
 	Instruments *service.Instruments
@@ -135,12 +136,12 @@ type Tools struct {
 	busy   *torch.Meter
 }
 
-// For returns the tools of a stage, and a context in which the time of workers counts as the stage's: in busy.
+// For returns the tools of a stage, and a context that counts the time of workers as the stage's, in busy.
 func (s *Shared) For(ctx context.Context, log *stream.Log, i *service.Instruments, busy *torch.Meter) (context.Context, Tools) {
 	return torch.WithMeter(ctx, busy), Tools{Log: log, Instruments: i, shared: s, worker: s.worker, busy: busy}
 }
 
-// Alone returns the same tools, but for a worker that no other stage uses.
+// Alone returns the same tools, but with a worker that no other stage uses.
 func (t Tools) Alone() Tools {
 	t.worker = t.shared.newWorker()
 	return t
@@ -152,7 +153,8 @@ func (t Tools) Settings() Settings { return t.shared.settings }
 // Device returns the name of the device on which workers compute.
 func (t Tools) Device() string { return t.shared.settings.Name }
 
-// Worker returns the worker for the stage's tensors, whose time is the stage's from now on. [Shared.Close] ends it.
+// Worker returns the worker for the stage's tensors, and counts its time as the stage's from now on. [Shared.Close]
+// ends it.
 func (t Tools) Worker() (*torch.Worker, error) {
 	w, err := t.worker()
 	if err == nil {
@@ -161,8 +163,7 @@ func (t Tools) Worker() (*torch.Worker, error) {
 	return w, err
 }
 
-// Images returns the cache of decoded images, which is the same for all stages of the process. It refuses images that
-// are taken back.
+// Images returns the cache of decoded images, shared by all stages of the process. It refuses forgotten images.
 func (t Tools) Images(ctx context.Context, b Bucket) (*shard.Images, error) {
 	gone, err := t.Forgotten(ctx)
 	if err != nil {
@@ -175,18 +176,18 @@ func (t Tools) Images(ctx context.Context, b Bucket) (*shard.Images, error) {
 	return images, err
 }
 
-// Forgotten returns what is taken back, which is the same for all stages of the process.
+// Forgotten returns the forgotten pairs, shared by all stages of the process.
 func (t Tools) Forgotten(ctx context.Context) (*forget.Set, error) {
 	return t.shared.forgotten(ctx, t.Log, t.Instruments)
 }
 
-// alone is what the process of one stage with tensors reads from its environment, besides what every process reads.
+// alone is the environment of the process of one stage with tensors, besides the settings of every process.
 type alone[S any] struct {
 	Device Settings
 	Stage  S
 }
 
-// ValidateRecords implements what [service.ValidateRecords] asks for.
+// ValidateRecords implements the interface of [service.ValidateRecords].
 func (a alone[S]) ValidateRecords(most int) error {
 	return service.ValidateRecords(a.Stage, most)
 }
@@ -211,7 +212,7 @@ func Main[S any](name string, run func(context.Context, Tools, S) error) {
 // CacheBytes returns how many bytes of decoded images a process keeps in memory.
 func CacheBytes() int64 { return service.CacheBytes(8) }
 
-// Bucket holds the settings of which images may be read, and how many are kept.
+// Bucket holds the settings for reading and caching images.
 type Bucket struct {
 	Roots      []string `env:"BUCKET_ROOTS" desc:"places that image references may name, comma separated: file:///data, s3://bucket/prefix, gs://bucket"`
 	CacheBytes int64    `envDefault:"0"` // decoded images kept in memory; 0: see [CacheBytes]
@@ -224,7 +225,7 @@ func (b Bucket) Validate() error {
 	return l.Err()
 }
 
-// OpenImages opens the bucket and a cache of its images. The cache is of its own size; stages take their view of it
+// OpenImages opens the bucket and a cache of its images. The cache has no model's size; stages take their view of it
 // with [shard.Images.ForInput].
 func (b Bucket) OpenImages(ctx context.Context) (*shard.Images, func() error, error) {
 	bucket, err := shard.OpenBucket(ctx, b.Roots, nil)

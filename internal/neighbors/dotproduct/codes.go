@@ -6,38 +6,38 @@ import (
 	"slices"
 )
 
-// CodeRows is how many rows of Codes are compared at a time.
+// CodeRows is the number of rows of Codes that are compared at a time.
 const CodeRows = 64
 
-// FastCodes says whether this processor has instructions to compare codes, at about the speed of its memory.
+// FastCodes reports whether this processor has instructions to compare codes, at about the speed of its memory.
 var FastCodes = hasCodes
 
-// Codes holds the rows of a Matrix as integers of 8 bits, all of one scale. A row is compared with all that are left in
-// one pass over memory, and rows can be taken out. Products of codes are exact. A bound tells how far they are from
-// those of the rows.
+// Codes holds the rows of a Matrix as integers of 8 bits, all of one scale. One pass over memory compares a row with
+// all remaining rows, and rows can be removed. Products of codes are exact. A bound gives their distance from the
+// products of the rows.
 type Codes struct {
 	rounding
 
 	dim    int
 	median float64  // length of a row
-	quads  int      // groups of four codes that a row has, a multiple of four
-	bias   int32    // what an anchor's codes are above their values in a product
-	left   int      // places in use
-	panels []uint32 // CodeRows places after another: the first four codes of each, then the next four of each
-	minus  []int32  // of each place: -bias times the sum of its codes, and the row's shift
-	rows   []int32  // of each place
-	places []int32  // of each row
-	shifts []int32  // of each row, which minus has already
+	quads  int      // groups of four codes in a row, a multiple of four
+	bias   int32    // offset of an anchor's codes in a product
+	left   int      // positions in use
+	panels []uint32 // CodeRows positions at a time: the first four codes of each, then the next four of each
+	minus  []int32  // of each position: -bias times the sum of its codes, and the row's shift
+	rows   []int32  // row of each position
+	places []int32  // position of each row
+	shifts []int32  // of each row; included in minus
 	plain  []uint8  // row after row, each code plus 128
 }
 
 const (
-	never    = -1 << 30 // what the sums of an empty place begin with: no product of rows of up to mostDim values comes near it
+	never    = -1 << 30 // initial sum of an empty position: no product of rows of up to mostDim values comes near it
 	mostCode = math.MaxInt8
 	mostDim  = 8192
 )
 
-// NewCodes returns the rows of m, whose values are finite.
+// NewCodes returns the codes of the rows of m, whose values must be finite.
 func NewCodes(m *Matrix) *Codes {
 	quads := (m.dim + 15) / 16 * 4
 	places := (m.rows + CodeRows - 1) / CodeRows * CodeRows
@@ -51,7 +51,7 @@ func NewCodes(m *Matrix) *Codes {
 		slices.Sort(squares)
 		c.median = math.Sqrt(float64(squares[len(squares)/2]))
 	}
-	largest := uint32(0) // the bits of numbers without a sign are in the order of the numbers
+	largest := uint32(0) // the bits of nonnegative floats are ordered like the numbers
 	for _, x := range m.data {
 		largest = max(largest, math.Float32bits(x)&math.MaxInt32)
 	}
@@ -94,27 +94,27 @@ func (c *Codes) set(i int, row []float32) float64 {
 	return sum
 }
 
-// at returns where the first four codes of a place are.
+// at returns the index of the first four codes of a position.
 func (c *Codes) at(place int) int { return place/CodeRows*CodeRows*c.quads + place%CodeRows }
 
-// Bound returns a number of which products of rows of c and d are no further from some constant times those of the
-// float32 rows as Block and Gather compute them. It says whether that is at most 1/32 of the product of two rows of
-// median length that are parallel. Rows of more than 8,192 values are never said to be.
+// Bound returns a bound on the difference between a product of rows of c and d, and some constant times the product of
+// the float32 rows as Block and Gather compute it. It also reports whether the bound is at most 1/32 of the product of
+// two parallel rows of median length. For rows of more than 8,192 values it reports false.
 func (c *Codes) Bound(d *Codes) (bound int64, narrow bool) {
 	bound = c.bound(d.rounding, c.dim)
 	return bound, c.dim <= mostDim && float64(bound) <= c.median*d.median*c.scale*d.scale/32
 }
 
-// Unit returns what a product of rows is multiplied by to be one of codes of c and d.
+// Unit returns the factor from a product of float32 rows to one of codes of c and d.
 func (c *Codes) Unit(d *Codes) float64 { return c.scale * d.scale }
 
-// Shift sets what is added to every product with a row that has not been taken out.
+// Shift sets the summand of every product with a row that has not been removed.
 func (c *Codes) Shift(row, by int32) {
 	c.minus[c.places[row]] += by - c.shifts[row]
 	c.shifts[row] = by
 }
 
-// Remove takes a row out. It stays an anchor.
+// Remove removes a row. It may still be an anchor.
 func (c *Codes) Remove(row int32) {
 	place, last := int(c.places[row]), c.left-1
 	to, from := c.panels[c.at(place):], c.panels[c.at(last):]
@@ -130,12 +130,12 @@ func (c *Codes) Remove(row int32) {
 // CodeProducts are the products of an anchor with the rows of a panel.
 type CodeProducts struct {
 	Values [CodeRows]int32
-	Reach  uint64  // a bit for each that reaches what was asked for; 0: none of any panel does
-	Next   int     // the panel after it
-	Rows   []int32 // which rows they are of
+	Reach  uint64  // a bit for each row that reaches the bound; 0: no row of any panel does
+	Next   int     // number of the panel after it
+	Rows   []int32 // rows of the panel
 }
 
-// Look finds the first panel, from one on, where the product of an anchor with a row that is left is at least least.
+// Look finds the first panel, from one on, where the product of an anchor with a remaining row is at least least.
 func (c *Codes) Look(p *CodeProducts, anchors *Codes, anchor int32, panel int, least int32) {
 	check(c.quads == anchors.quads, "codes of rows of different widths")
 	p.Reach, p.Next = 0, (c.left+CodeRows-1)/CodeRows
@@ -152,7 +152,7 @@ func (c *Codes) Look(p *CodeProducts, anchors *Codes, anchor int32, panel int, l
 	}
 }
 
-// look returns how many of the panels it has passed. It sets p.Values and p.Reach to those of the next.
+// look returns the number of panels it has passed. It sets p.Values and p.Reach to those of the next.
 func (c *Codes) look(p *CodeProducts, anchor []uint8, panel, count int, least int32) int {
 	panels, minus := c.panels[panel*CodeRows*c.quads:], c.minus[panel*CodeRows:]
 	if len(anchor) > 0 && hasCodes {

@@ -2,13 +2,13 @@ package dotproduct
 
 import "github.com/pairstream/pairstream/internal/base/instructions"
 
-// What compares codes; tests switch it off to compare.
+// Available instructions for comparing codes; tests switch them off to compare.
 var (
 	hasCodes = instructions.HasAVX2
 	hasVNNI  = instructions.HasVNNI
 )
 
-// codesBias returns 128 for VNNI, which multiplies numbers without a sign by such with one.
+// codesBias returns 128 for VNNI, which multiplies unsigned by signed numbers.
 func codesBias() int32 {
 	if hasCodes && hasVNNI {
 		return 128
@@ -16,8 +16,8 @@ func codesBias() int32 {
 	return 0
 }
 
-// lookVector compares an anchor with count panels. It stops at the first where a sum is not below least, writes that panel's
-// sums and bits to p, and returns how many it has passed.
+// lookVector compares an anchor with count panels. It stops at the first with a sum not below least, writes that
+// panel's sums and bits to p, and returns the number of panels passed.
 func (c *Codes) lookVector(p *CodeProducts, panels *uint32, minus *int32, anchor *uint8, count int, least int32) int {
 	if c.bias != 0 {
 		return lookVNNI(p, panels, minus, anchor, c.quads, count, least)
@@ -25,7 +25,7 @@ func (c *Codes) lookVector(p *CodeProducts, panels *uint32, minus *int32, anchor
 	return lookAVX2(p, panels, minus, anchor, c.quads, count, least)
 }
 
-// lookVNNI is lookVector for codes that have a bias, of quads groups of four, a multiple of four. It needs AVX-512 VNNI.
+// lookVNNI is lookVector for codes with a bias, of quads groups of four, a multiple of four. It needs AVX-512 VNNI.
 //
 //go:noescape
 func lookVNNI(p *CodeProducts, panels *uint32, minus *int32, anchor *uint8, quads, count int, least int32) (passed int)

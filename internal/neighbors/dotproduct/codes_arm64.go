@@ -2,14 +2,14 @@ package dotproduct
 
 import "github.com/pairstream/pairstream/internal/base/instructions"
 
-// hasCodes says whether vectors compare codes; tests switch it off to compare.
+// hasCodes reports whether vector instructions compare codes; tests switch it off to compare.
 var hasCodes = instructions.HasDotProduct
 
-// codesBias returns 0: SDOT multiplies numbers that both have a sign.
+// codesBias returns 0: SDOT multiplies two signed numbers.
 func codesBias() int32 { return 0 }
 
-// lookVector compares an anchor with count panels. It stops at the first where a sum is not below least, writes that panel's
-// sums and bits to p, and returns how many it has passed.
+// lookVector compares an anchor with count panels. It stops at the first with a sum not below least, writes that
+// panel's sums and bits to p, and returns the number of panels passed.
 func (c *Codes) lookVector(p *CodeProducts, panels *uint32, minus *int32, anchor *uint8, count int, least int32) int {
 	passed := lookSDOT(p, panels, minus, anchor, c.quads, count, least)
 	if passed < count {

@@ -2,7 +2,7 @@ package dotproduct
 
 import "github.com/pairstream/pairstream/internal/base/instructions"
 
-// What the processor runs; tests switch it off to compare.
+// Available instructions; tests switch them off to compare.
 var (
 	hasVector = instructions.HasAVX2
 	hasWide   = instructions.HasAVX512
@@ -31,7 +31,7 @@ func blockVector(dst []float32, a *Matrix, a0, na int, b *Matrix, b0, nb int) (d
 	return doneA, doneB
 }
 
-// gatherVector computes the products in blocks of 4. What lacks to the last block is computed again.
+// gatherVector computes the products in blocks of 4. If the last block is incomplete, it computes some products again.
 func gatherVector(dst, row []float32, m *Matrix, indices []int32) int {
 	if !hasVector || len(row) == 0 {
 		return 0

@@ -1,20 +1,20 @@
 // Package dotproduct computes dot products of float32 rows, with the same bits on every machine.
 //
-// In come matrices; out come blocks of products. Guarantees:
+// It computes blocks of products of matrices. Guarantees:
 //
 //  1. One order of summation: product k of a row is rounded to float32 and added to the sum of lane k mod 8; the eight
 //     lanes l0..l7 are then added as ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). Nothing is fused. The vector code for amd64
 //     with AVX2 or AVX-512 and the portable code give the same bits, for every block shape, so a product depends on its two rows
 //     alone, and a . b has the bits of b . a.
-//  2. Products of rows in fixed point ([Fixed]) and of codes ([Codes]) are exact integers. [Fixed.Bound] and [Codes.Bound] say how
-//     far they are from those of float32.
+//  2. Products of rows in fixed point ([Fixed]) and of codes ([Codes]) are exact integers. [Fixed.Bound] and
+//     [Codes.Bound] bound their distance from those of float32.
 //  3. No cgo.
 //
-// A Matrix and a Fixed may be read by many goroutines at once, and Codes while nobody changes them. There is no
-// blocking for the cache here: callers choose blocks of rows that fit.
+// A Matrix and a Fixed may be read by many goroutines at once, and Codes while none changes them. There is no blocking
+// for the cache here: callers choose blocks of rows that fit.
 package dotproduct
 
-// lanes is how many partial sums a product is made of; rows are padded with zeros to a multiple of it.
+// lanes is the number of partial sums of a product; rows are padded with zeros to a multiple of it.
 const lanes = 8
 
 // Matrix holds rows of one width.

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// A product of fixed-point rows is worked on in blocks: so many rows, by so many columns.
+// The block of a fixed-point product: rows by columns.
 const (
 	BlockRows    = 6
 	BlockColumns = 64
-	fixedLanes   = 32 // values that rows in fixed point are padded to a multiple of
+	fixedLanes   = 32 // rows in fixed point are padded to a multiple of this
 	fixedLimit   = math.MaxInt16
 )
 
-// Fixed holds the rows of a Matrix in fixed point: integers of 16 bits, all of one scale. Products of them are exact,
-// so they are the same on every machine. They are twice as fast as those of float32, and a bound tells how far they are
-// from these.
+// Fixed holds the rows of a Matrix in fixed point: integers of 16 bits, all of one scale. Their products are exact, so
+// they are the same on every machine. They are twice as fast as those of float32, and a bound gives their distance from
+// these.
 type Fixed struct {
 	rounding
 
@@ -23,7 +23,7 @@ type Fixed struct {
 	data             []int16 // rows of width, and zero rows up to a multiple of BlockRows
 }
 
-// rounding tells how integers stand for a matrix.
+// rounding describes the integers that represent a matrix.
 type rounding struct {
 	scale          float64
 	norm, residual float64 // bounds of the length of a row, and of a row's rounding error
@@ -64,7 +64,7 @@ func (m *Matrix) norm(squares []float32) float64 {
 
 const (
 	epsilon   = 1.0 / (1 << 24) // the relative error of a float32 operation
-	toInteger = 3 << 22         // a float32 of this size has no bits behind the point
+	toInteger = 3 << 22         // a float32 of this size has no fractional bits
 )
 
 // set rounds a row, and returns the square of the rounding error.
@@ -86,14 +86,14 @@ func (f *Fixed) Rows() int { return f.rows }
 // Dim returns the length of a row.
 func (f *Fixed) Dim() int { return f.dim }
 
-// Bound returns a number of which products of rows of f and g, in fixed point, are no further from some constant times
-// those of the float32 rows as Block and Gather compute them.
+// Bound returns a bound on the difference between a fixed-point product of rows of f and g, and some constant times the
+// product of the float32 rows as Block and Gather compute it.
 func (f *Fixed) Bound(g *Fixed) int64 { return f.bound(g.rounding, f.dim) }
 
 func (r rounding) bound(o rounding, dim int) int64 {
 	// a.b - qa.qb = ea.b + qa.eb, where e is a rounding error and |qa| <= |a| + |ea|.
 	e := r.residual*o.norm + (r.norm+r.residual)*o.residual
-	e += float64(dim/lanes+8)*epsilon*r.norm*o.norm + float64(dim+8)*0x1p-126 // of float32 sums, and of what is next to zero
+	e += float64(dim/lanes+8)*epsilon*r.norm*o.norm + float64(dim+8)*0x1p-126 // errors of float32 sums, and of subnormals
 	e *= r.scale * o.scale * (1 + 1e-6)
 	if !(e < 1<<30) {
 		return 1 << 31 // more than any difference of two products
@@ -120,14 +120,14 @@ func NewPanels(f *Fixed) *Panels {
 	return p
 }
 
-// Products are those of a block that reach a threshold of their row or of their column.
+// Products are the products of a block that reach the threshold of their row or of their column.
 type Products struct {
-	Values [BlockRows][BlockColumns]int32 // of the rows with something that reaches
+	Values [BlockRows][BlockColumns]int32 // of the rows in which some product reaches a threshold
 	Reach  [BlockRows]uint64              // by row, a bit a column
 }
 
-// Multiply computes the products of BlockRows rows of f from i on with the columns of a panel, and says which of them
-// are not less than the row's or the column's least.
+// Multiply computes the products of BlockRows rows of f from i on with the columns of a panel, and marks those that are
+// at least the row's or the column's threshold.
 func (p *Products) Multiply(f *Fixed, i int, columns *Panels, panel int, rowLeast *[BlockRows]int32, columnLeast *[BlockColumns]int32) {
 	rows := f.data[i*f.width : (i+BlockRows)*f.width]
 	check(f.width == columns.width, "rows of different widths")

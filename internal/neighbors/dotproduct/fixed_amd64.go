@@ -1,6 +1,6 @@
 package dotproduct
 
-// multiplyVector says whether it has computed the products.
+// multiplyVector reports whether it has computed the products.
 func multiplyVector(p *Products, rows, packed []int16, pairs int, rowLeast *[BlockRows]int32, columnLeast *[BlockColumns]int32) bool {
 	switch {
 	case hasVNNI && hasWide:

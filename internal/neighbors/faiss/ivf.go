@@ -13,16 +13,16 @@ import (
 	"unsafe"
 )
 
-// IVF is an inverted file in memory: an IndexIVFScalarQuantizer of float16 rows, scored by the inner product. One goroutine
-// uses it at a time.
+// IVF is an inverted file in memory: an IndexIVFScalarQuantizer of float16 rows, scored by the inner product. It is for
+// one goroutine at a time.
 type IVF struct {
 	ivf   *C.fs_ivf
 	dim   int
 	lists int
 }
 
-// NewIVF makes an inverted file without rows. Centroids has dim values for each list. A search visits so many lists (nprobe)
-// unless it says otherwise.
+// NewIVF makes an inverted file without rows. Centroids has dim values for each list. nprobe is the default number of
+// lists that a search visits.
 func NewIVF(centroids []float32, dim, probes int) (*IVF, error) {
 	if dim < 1 || len(centroids) == 0 || len(centroids)%dim != 0 || probes < 1 {
 		return nil, fmt.Errorf("making an inverted file: %d values of centroids in %d dimensions, %d probes", len(centroids), dim, probes)
@@ -36,7 +36,7 @@ func NewIVF(centroids []float32, dim, probes int) (*IVF, error) {
 	return f, nil
 }
 
-// Add puts rows, dim values each, into a list. Searches answer with their ids.
+// Add puts rows, dim values each, into a list. Searches return their ids.
 func (f *IVF) Add(list int, rows []float32, ids []int64) error {
 	if list < 0 || list >= f.lists || len(rows) != len(ids)*f.dim {
 		return fmt.Errorf("adding to an inverted file: %d values and %d ids to list %d of %d", len(rows), len(ids), list, f.lists)
@@ -49,7 +49,7 @@ func (f *IVF) Add(list int, rows []float32, ids []int64) error {
 	return check("adding to an inverted file", text)
 }
 
-// Write writes a file that faiss.read_index reads.
+// Write writes a file for faiss.read_index.
 func (f *IVF) Write(path string) error {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))

@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
 
-// KMeans runs libfaiss's own k-means over float32 rows, without sampling them: what ours is measured against.
+// KMeans runs libfaiss's own k-means over float32 rows, without sampling, as a reference for ours.
 func KMeans(x []float32, dim, clusters, iterations, seed int) (centroids []float32, inertia float64, err error) {
 	m := knn.FloatMatrix(x, dim)
 	if err := m.Check(); err != nil {

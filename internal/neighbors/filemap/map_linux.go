@@ -22,7 +22,7 @@ type Mapping struct {
 	slot  C.int
 }
 
-// install puts the handler of SIGBUS before that of the Go runtime, which gets what it does not know.
+// install puts our SIGBUS handler before that of the Go runtime, which gets all other faults.
 var install = sync.OnceValue(func() error {
 	if n := C.ps_filemap_install(); n != 0 {
 		return fmt.Errorf("handling SIGBUS: %w", syscall.Errno(n))
@@ -30,7 +30,7 @@ var install = sync.OnceValue(func() error {
 	return nil
 })
 
-// Map maps a file, which may be closed and lose its name afterwards.
+// Map maps a file, which may then be closed and removed.
 func Map(f *os.File) (*Mapping, error) {
 	info, err := f.Stat()
 	if err == nil {
@@ -53,7 +53,7 @@ func Map(f *os.File) (*Mapping, error) {
 	return &Mapping{bytes, slot}, nil
 }
 
-// Bytes returns the file's.
+// Bytes returns the bytes of the file.
 func (m *Mapping) Bytes() []byte { return m.bytes }
 
 // Err returns [ErrCut] when a part of the file could not be read.

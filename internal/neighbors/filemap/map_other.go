@@ -16,13 +16,13 @@ func Map(f *os.File) (*Mapping, error) {
 	return &Mapping{bytes}, err
 }
 
-// Bytes returns the file's.
+// Bytes returns the bytes of the file.
 func (m *Mapping) Bytes() []byte { return m.bytes }
 
 // Err returns nil: the bytes are the process's own.
 func (m *Mapping) Err() error { return nil }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (m *Mapping) Close() error {
 	m.bytes = nil
 	return nil

@@ -1,14 +1,14 @@
 // Package float16rows keeps growing matrices of float16 rows outside the Go heap.
 //
-// A group of a million pairs holds a gigabyte of vectors. On the Go heap the collector would let as much garbage pile
-// up beside them before it runs, and growing by append would copy them; here a matrix is one reservation of address
-// space whose pages come into being when a row is written, and go back to the system when the last user lets go.
+// A group of a million pairs holds a gigabyte of vectors. On the Go heap the collector would let as much garbage
+// accumulate before it runs, and growing by append would copy them. Here a matrix is one reservation of address space.
+// A page is allocated when a row is written, and returned to the system when the last reference is released.
 //
 // Guarantees:
 //
 //  1. A row is written once and never moves. Rows [0, Len()) may be read without a lock while others are appended.
-//  2. Memory belongs to whoever holds a reference: New gives one, Retain adds one, Release gives one up, and the last
-//     one returns the memory. Reading after one's own Release is a bug that ends the program.
+//  2. References own the memory: New gives one, Retain adds one, Release gives one up, and the last Release returns
+//     the memory. Reading without a reference is a bug that ends the program.
 //
 // One goroutine appends; any number read. The bytes are little-endian, and so must the machine be.
 package float16rows
@@ -21,7 +21,7 @@ import (
 
 var live atomic.Int64
 
-// Live returns the number of matrices whose memory was not yet returned. Tests bring it back to where it was.
+// Live returns the number of matrices whose memory was not yet returned. Tests check that they return all of it.
 func Live() int64 { return live.Load() }
 
 // Rows is a matrix of float16 rows that grows up to its capacity.
@@ -84,7 +84,7 @@ func (r *Rows) Values(n int) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(&r.mem[0])), r.capacity*r.dim)[: n*r.dim : n*r.dim]
 }
 
-// Retain adds a reference. The caller must be sure that one is held meanwhile.
+// Retain adds a reference. The caller must hold another one meanwhile.
 func (r *Rows) Retain() *Rows {
 	r.refs.Add(1)
 	return r

@@ -53,5 +53,5 @@ func (t *Table) At(i int) schemas.ImageRef {
 	return r
 }
 
-// Seal lets go of what only adding needs.
+// Seal frees the memory that only Add needs.
 func (t *Table) Seal() { t.numbers = nil }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Codes are rows of 8-bit integers. Row i stands for its Dim values times Scales[i].
+// Codes are rows of 8-bit integers. Row i represents its Dim values times Scales[i].
 type Codes struct {
 	Values []int8
 	Scales []float32
@@ -20,7 +20,7 @@ func (c Codes) Part(from, to int) Codes {
 	return Codes{Values: c.Values[from*c.Dim : to*c.Dim], Scales: c.Scales[from:to], Dim: c.Dim}
 }
 
-// Row appends the vector that row i stands for.
+// Row appends the vector that row i represents.
 func (c Codes) Row(i int, dst []float32) []float32 {
 	for _, code := range c.Values[i*c.Dim : (i+1)*c.Dim] {
 		dst = append(dst, float32(code)*c.Scales[i])
@@ -77,18 +77,18 @@ func largest(row []float32) float64 {
 	return most
 }
 
-// CodeHit is a row of a scan whose score reached the bound of a query. Times the query's scale, the score is about the
-// inner product of the two vectors.
+// CodeHit is a row of a scan whose score reached the bound of a query. The score times the query's scale approximates
+// the inner product of the two vectors.
 type CodeHit struct {
 	Query, Row int32
 	Score      float32
 }
 
-// CodeScanner compares queries with rows of 8 bits. Products are exact integers, and a score is one of them times the
-// row's scale in float32. So every implementation finds the same.
+// CodeScanner compares queries with rows of 8 bits. Products are exact integers, and a score is a product times the
+// row's scale in float32. So every implementation finds the same rows.
 type CodeScanner interface {
-	// ScanCodes lists the rows whose scores reach least of a query, in any order, in the memory of hits. Queries lie one
-	// after another.
+	// ScanCodes lists the rows whose scores reach the least of a query, in any order, in the memory of hits. Queries
+	// are stored consecutively.
 	ScanCodes(c Codes, queries []int16, least []float32, hits []CodeHit) ([]CodeHit, error)
 }
 

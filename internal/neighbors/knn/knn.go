@@ -1,9 +1,8 @@
-// Package knn states the two problems that the indexer solves over a group, exact neighbours and k-means, so that their
-// answers do not depend on who solves them.
+// Package knn states the two problems that the indexer solves over a group, exact neighbours and k-means, so that the
+// results are the same for every engine.
 //
-// In go matrices of unit rows and parameters; out come positions. An [Engine] solves the problems. There are three:
-// knn/cpu is quick on a processor, knn/device on a GPU, and knn/reference is the plain one that tests compare them
-// with.
+// The input is matrices of unit rows and parameters; the output is positions. An [Engine] solves the problems. There
+// are three: knn/cpu is fast on a processor, knn/device on a GPU, and knn/reference is the plain one for tests.
 //
 // Guarantees that every engine gives:
 //
@@ -79,13 +78,13 @@ func Score(a, b []float32) float64 {
 	return s[0]
 }
 
-// Params says which neighbours to find. Positions beyond a group's size are filled with -1.
+// Params select the neighbours to find. Positions beyond a group's size are filled with -1.
 type Params struct {
 	K  int // V2T: the K nearest texts of every image, its own text among them
 	K1 int // V2V: the K1 nearest images of every image, without itself and those that share its owner
 	K2 int // T2V: an image is a neighbour of a text if fewer than K2 images, the text's own among them, come before it
-	// Owner numbers the image of every member: members with the same number show the same image, which would only find
-	// itself. Nil: every member has an image of its own.
+	// Owner numbers the image of every member: members with the same number show the same image, and would only find
+	// each other. Nil: every member has a different image.
 	Owner   []int32
 	Threads int // 0: as many as there are processors
 }
@@ -114,14 +113,14 @@ func CheckNeighbors(v, t Matrix, p Params) error {
 	return p.Check(v.Rows)
 }
 
-// maxNeighbors keeps candidate lists, which are a few times longer, within reason.
+// maxNeighbors bounds candidate lists, which are a few times longer.
 const maxNeighbors = 10_000
 
 // Result holds positions, row by row, best first, padded with -1.
 type Result struct {
 	V2T []int32 // members x K
 	V2V []int32 // members x K1
-	SE  []int32 // members x K1: V2V_K1(v_i) without those that are not in T2V_K2(t_i) (GPN-S eq. 9), in V2V's order
+	SE  []int32 // members x K1: V2V_K1(v_i) without images outside T2V_K2(t_i) (GPN-S eq. 9), in V2V's order
 }
 
 // KMeansParams configures plain Lloyd iterations by squared L2 distance; centroids are means, not normalised.
@@ -169,7 +168,7 @@ type Hit struct {
 	Similarity float32
 }
 
-// Searcher answers single queries over rows that grow; approximate in the last bits, unlike an Engine.
+// Searcher answers single queries over growing rows; unlike an Engine, approximately in the last bits.
 type Searcher interface {
 	// Scan finds the k rows of [from, m.Rows) with the largest inner products, best first.
 	Scan(m Matrix, from int, q []float32, k int) ([]Hit, error)
@@ -177,16 +176,15 @@ type Searcher interface {
 	NewLists(centroids []float32, dim int) (Lists, error)
 }
 
-// Lists are inverted lists of rows that lie elsewhere. They do not change, so searches may run concurrently until
-// Close.
+// Lists are inverted lists of rows stored elsewhere. They do not change, so searches may run concurrently until Close.
 type Lists interface {
-	// Extended returns lists that hold the rows of m from first on as well, each in the list of its number.
+	// Extended returns lists that also hold the rows of m from first on, each in the list of its number.
 	Extended(m Matrix, first int, numbers []int32) (Lists, error)
-	// Probe finds the lists whose centroids have the largest inner products with the query, best first. Where they are a
-	// part of all, a few may be others that are about as near.
+	// Probe finds the lists whose centroids have the largest inner products with the query, best first. If it finds
+	// only a part of all lists, a few may be replaced by others that are about as near.
 	Probe(q []float32, probes int) ([]int64, error)
-	// Search finds the k best rows, best first, of the nearest lists and of [from, m.Rows). A few may be others that are
-	// about as near; the similarities are those of the rows.
+	// Search finds the k best rows, best first, of the nearest lists and of [from, m.Rows). A few may be replaced by
+	// others that are about as near; the similarities are those of the rows.
 	Search(m Matrix, from int, q []float32, k, probes int) ([]Hit, error)
 	Close()
 }

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// Kernel does the heavy steps of k-means over fixed rows.
+// Kernel performs the expensive steps of k-means over fixed rows.
 type Kernel interface {
 	// SetCentroids takes the centroids of the next assignment, cluster by cluster.
 	SetCentroids(centroids []float32) error
-	// Assign replaces every row's cluster, -1 at first, by the nearest centroid: the largest Score(x, c) - Score(c, c)/2,
-	// ties to the lower cluster. It returns how many rows changed.
+	// Assign replaces every row's cluster, -1 at first, by the nearest centroid: the largest Score(x, c) - Score(c,
+	// c)/2, ties to the lower cluster. It returns the number of rows that changed.
 	Assign(ctx context.Context, assign []int32) (int64, error)
 	// Means computes the mean of every cluster in float64, member by member in ascending order: cluster c has the rows
 	// order[from[c]:from[c+1]].
@@ -24,8 +24,8 @@ type Kernel interface {
 // Lloyd runs k-means over the rows of x with the kernel's arithmetic.
 //
 // Centroids are float64 means, rounded to float32 for the next assignment. A cluster that lost its last member takes
-// over the row that lies farthest from its centre, the lower position on a tie, out of clusters of two or more;
-// clusters are served in ascending order. The rounds end early when one changes no assignment.
+// the row farthest from its centre, the lower position on a tie, from clusters of two or more. Clusters are served in
+// ascending order. The rounds end early when one changes no assignment.
 func Lloyd(ctx context.Context, x Matrix, p KMeansParams, kernel Kernel) (Clusters, error) {
 	if err := x.Check(); err != nil {
 		return Clusters{}, err

@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 )
 
-// seedsSample is how many rows per cluster the first centroids are drawn from.
+// seedsSample is the number of rows per cluster to draw the first centroids from.
 const seedsSample = 5
 
 // Scorer computes scores of pairs of rows.
@@ -36,9 +36,8 @@ func CheckScores(x Matrix, left, right []int32, scores []float64) error {
 	return nil
 }
 
-// Seeds draws rows of x to start k-means from: by k-means++ over a random sample of a few rows per cluster, which costs
-// less than one iteration and leads to less inertia than random rows. The rows are distinct, and the same for the same
-// r.
+// Seeds draws the starting rows of k-means: by k-means++ over a random sample of a few rows per cluster, which costs
+// less than one iteration and gives less inertia than random rows. The rows are distinct, and the same for the same r.
 func Seeds(ctx context.Context, scorer Scorer, x Matrix, clusters int, r *rand.Rand) ([]int32, error) {
 	if err := x.Check(); err != nil {
 		return nil, err
@@ -68,21 +67,21 @@ func seeds(ctx context.Context, scorer Scorer, x Matrix, clusters int, r *rand.R
 	}
 }
 
-// seeding knows how far the sampled rows are from the chosen ones.
+// seeding tracks the distances of the sampled rows from the chosen ones.
 type seeding struct {
 	scorer  Scorer
 	x       Matrix
 	rows    []int32
 	squares []float64
 	nearest []float64 // squared distance to the nearest chosen row
-	near    []int32   // the places in rows that may be nearer to a chosen row than to those before
+	near    []int32   // indices in rows that may be nearer to a chosen row than to those before
 	left    []int32   // Scores' arguments
 	right   []int32
 	scores  []float64
 
-	// Codes tell which rows are near. The product of a row with a chosen one, in their unit, has to reach half of the sum
-	// of the two squares less half of what is nearest. Codes are shifted by the row's part of that. Nil: every row is
-	// measured.
+	// Codes select the rows that may be near. The product of a row with a chosen one, in their unit, must reach half of
+	// the sum of the two squares minus half of the row's nearest distance. Codes are shifted by the row's part of that.
+	// Nil: every row is measured.
 	codes  *dotproduct.Codes
 	unit   float64
 	slack  int64
@@ -97,7 +96,7 @@ func (s *seeding) begin(ctx context.Context, codes bool) error {
 	}
 	for i := range s.nearest {
 		s.nearest[i] = math.Inf(1)
-		s.near = append(s.near, int32(i)) // to the first
+		s.near = append(s.near, int32(i)) // near to the first
 	}
 	if !codes {
 		return nil
@@ -113,7 +112,7 @@ func (s *seeding) begin(ctx context.Context, codes bool) error {
 	return nil
 }
 
-// measure compares the sampled rows with a chosen one of them.
+// measure compares the sampled rows with a chosen row.
 func (s *seeding) measure(ctx context.Context, chosen int) error {
 	if s.codes != nil && !math.IsInf(s.nearest[0], 1) {
 		s.look(chosen)
@@ -171,7 +170,7 @@ func drawn(weights []float64, taken []bool, r *rand.Rand) int {
 		}
 		left -= w
 	}
-	return last // all that is left equals a chosen row, or the sum was rounded
+	return last // all remaining rows equal a chosen one, or the sum was rounded
 }
 
 // sample draws distinct numbers below n, ascending; all of them when there are no more.

@@ -1,10 +1,10 @@
-// Package scope records which closed groups a group asks for neighbours, where it may ask those of all lanes. Which
-// groups of other lanes are closed when a group closes is chance, so owners agree on it (package
+// Package scope records which closed groups a group asks for neighbours, if it may ask those of all lanes. The set of
+// other lanes' groups that are closed when a group closes is chance, so owners agree on it (package
 // internal/log/decision).
 //
-//  1. A place is a group, with the number of others that it asks at most.
-//  2. A note names segments with their digests. A replay waits for those of the same groups. A group asks only what was
-//     complete when it was noted, so no two groups wait for one another.
+//  1. A place is a group, with the greatest number of others that it asks.
+//  2. A note names segments with their digests. A replay waits for those of the same groups. A group asks only
+//     segments that were complete when noted, so no two groups wait for one another.
 package scope
 
 import (
@@ -22,7 +22,7 @@ type Place struct {
 	Most  int   `json:"most"` // others that it may ask
 }
 
-// Choice says which segments a group asks, in their order.
+// Choice is the list of segments that a group asks, in order.
 type Choice struct {
 	Place
 	Segments []store.Name `json:"segments"`
@@ -33,7 +33,7 @@ func (c Choice) Equal(d Choice) bool {
 	return c.Place == d.Place && slices.Equal(c.Segments, d.Segments)
 }
 
-// Notes are those of a log.
+// Notes reads and writes the decisions recorded in a log.
 var Notes = decision.Kind[Place, Choice]{
 	Prefix: "segments/asked/", About: "notes about groups that ask others", Place: func(c Choice) Place { return c.Place },
 	Compare: func(a, b Place) int {

@@ -12,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Group is what a segment is built of. The functions take positions.
+// Group is the input of a segment. The functions take positions.
 type Group struct {
 	ID     schemas.GroupID
 	Model  string
@@ -22,7 +22,7 @@ type Group struct {
 	Pair   func(int) schemas.PairID
 	Image  func(int) schemas.ImageID
 	Ref    func(int) schemas.ImageRef
-	NounOf func(int) []int32 // places in Words
+	NounOf func(int) []int32 // indices in Words
 }
 
 // Build makes the segment of a group. It has the rows of a list in the order of their positions.
@@ -106,7 +106,7 @@ func (b *builder) layOut(text int) error {
 	s := b.s
 	s.Sections = make([]section, sections)
 	var head []byte
-	for room := int64(0); ; { // the header names offsets, which depend on its length
+	for room := int64(0); ; { // the header contains offsets, which depend on its length
 		at := room
 		for i := range s.Sections {
 			size := s.size(i)
@@ -156,7 +156,7 @@ func (b *builder) codes(m Modality, x knn.Matrix) {
 	}
 }
 
-// columns writes what is no vector.
+// columns writes the sections without vectors.
 func (b *builder) columns(refs *references) {
 	s := b.s
 	ids, imageIDs := s.bytes(pairs), s.bytes(images)

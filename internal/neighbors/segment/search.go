@@ -11,16 +11,16 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
 
-// What a search visits, and how much it takes in hand at once.
+// The extent of a search, and its portions.
 const (
-	visitShare = 64     // one list of so many, the nearest
-	visitRows  = 16_384 // as many lists as hold these on average, at least
+	visitShare = 64     // a search visits one in this many lists, the nearest
+	visitRows  = 16_384 // and at least as many lists as hold these rows on average
 	scanRows   = 512    // rows of a scan
 	scanAtOnce = 256    // queries of a scan
 	inHand     = 4096   // queries that one worker groups by the lists that they visit
 )
 
-// Hit is a row of a segment, with about the inner product of its vector with a query.
+// Hit is a row of a segment, with the approximate inner product of its vector with a query.
 type Hit struct {
 	Segment, Row int32
 	Score        float32
@@ -43,7 +43,7 @@ type Index struct {
 // listRef is a list of a segment.
 type listRef struct{ segment, list int32 }
 
-// NewIndex makes an index over segments, which stay the caller's.
+// NewIndex makes an index over segments, which the caller closes.
 func NewIndex(scanner knn.CodeScanner, segments ...*Segment) *Index {
 	x := &Index{scanner: scanner, segments: segments}
 	for i, s := range segments {
@@ -68,7 +68,7 @@ func (x *Index) Rows() int { return x.rows }
 // Segment returns the segment of a hit.
 func (x *Index) Segment(h Hit) *Segment { return x.segments[h.Segment] }
 
-// visits returns how many lists a search visits.
+// visits returns the number of lists that a search visits.
 func (x *Index) visits() int {
 	n := len(x.lists)
 	if x.all {
@@ -77,20 +77,20 @@ func (x *Index) visits() int {
 	return Visits(n, x.rows)
 }
 
-// Visits returns how many of the lists of some rows a search visits.
+// Visits returns the number of lists that a search visits, for a number of rows and lists.
 func Visits(lists, rows int) int {
 	share := max(1.0/visitShare, float64(visitRows)/float64(max(1, rows)))
 	return min(lists, int(math.Ceil(share*float64(lists))))
 }
 
-// Queries are vectors to search for, which are coded.
+// Queries are encoded vectors to search for.
 type Queries struct {
 	codes  []int16
 	scales []float32
 	dim    int
 }
 
-// NewQueries codes n rows that row appends.
+// NewQueries encodes n rows that row appends.
 func NewQueries(n, dim int, row func(i int, dst []float32) []float32) Queries {
 	q := Queries{codes: make([]int16, n*dim), scales: make([]float32, n), dim: dim}
 	var buf []float32
@@ -108,7 +108,7 @@ func (q Queries) part(from, to int) Queries {
 	return Queries{codes: q.codes[from*q.dim : to*q.dim], scales: q.scales[from:to], dim: q.dim}
 }
 
-// Score returns about the inner product of a query with a row. It is the score that a search finds.
+// Score returns the approximate inner product of a query with a row, as a search scores it.
 func (q Queries) Score(i int, c knn.Codes, row int) float32 {
 	product := int32(0)
 	codes := c.Values[row*c.Dim : (row+1)*c.Dim]
@@ -120,13 +120,13 @@ func (q Queries) Score(i int, c knn.Codes, row int) float32 {
 
 // Visitor takes the hits of queries. It is called by one goroutine for each query.
 type Visitor interface {
-	// Least returns the score below which a hit of a query is of no use.
+	// Least returns the score below which a query's hit is useless.
 	Least(query int) float32
 	// Take takes a hit, whose score may be a little below Least.
 	Take(query int, h Hit)
 }
 
-// Scan shows a visitor the rows of a modality in the lists that each query visits. Workers take different queries.
+// Scan passes a visitor the rows of a modality in the lists that each query visits. Workers take different queries.
 func (x *Index) Scan(ctx context.Context, m Modality, q Queries, workers int, v Visitor) error {
 	if len(x.lists) == 0 {
 		return nil
@@ -146,7 +146,7 @@ func (x *Index) Scan(ctx context.Context, m Modality, q Queries, workers int, v 
 	return x.Err()
 }
 
-// Err returns an error when the file of a segment was cut meanwhile.
+// Err returns an error if the file of a segment was truncated meanwhile.
 func (x *Index) Err() error {
 	for _, s := range x.segments {
 		if err := s.Err(); err != nil {
@@ -225,7 +225,7 @@ func (w *worker) choose(from, to int, visitors [][]int32) error {
 	return nil
 }
 
-// scan shows the visitor the rows of a list.
+// scan passes the visitor the rows of a list.
 func (w *worker) scan(at listRef, queries []int32) error {
 	q := Queries{codes: make([]int16, 0, len(queries)*w.q.dim), dim: w.q.dim}
 	for _, i := range queries {
@@ -283,7 +283,7 @@ type Best struct {
 	hits []Hit // a heap: the worst first
 }
 
-// Least returns the score below which a hit is of no use.
+// Least returns the score below which a hit is useless.
 func (b *Best) Least() float32 {
 	if len(b.hits) < b.K {
 		return float32(math.Inf(-1))
@@ -339,7 +339,7 @@ func (n *nearest) Take(query int, h Hit) {
 	}
 }
 
-// Search finds the k best rows for each query, among those that keep lets pass; nil: all.
+// Search finds the k best rows for each query, among those that keep accepts; nil: all.
 func (x *Index) Search(ctx context.Context, m Modality, q Queries, k, workers int, keep func(query int, h Hit) bool) ([][]Hit, error) {
 	n := &nearest{best: make([]Best, q.Len()), keep: keep}
 	for i := range n.best {

@@ -21,7 +21,7 @@ import (
 // ErrInvalid marks bytes that are no segment.
 var ErrInvalid = errors.New("no segment")
 
-// Modality says which vectors of the pairs are meant.
+// Modality selects vectors of the pairs.
 type Modality int
 
 // The modalities.
@@ -38,7 +38,7 @@ const (
 	mostHead  = 1 << 20
 )
 
-// The sections of a file, in their order. Those of a modality come once for each.
+// The sections of a file, in order. Those of a modality come once for each.
 const (
 	ends       = iota          // lists x uint32: row after the last of every list
 	centroids                  // modalities x lists x dim int8
@@ -47,7 +47,7 @@ const (
 	scales     = codes + 2
 	pairs      = scales + 2 // rows x 16 bytes
 	byPair     = pairs + 1  // rows x uint32: rows in the order of their pairs' ids
-	positions  = byPair + 1 // rows x uint32: places in the group
+	positions  = byPair + 1 // rows x uint32: positions in the group
 	images     = positions + 1
 	objects    = images + 1  // rows x uint32: number of the object that holds the image
 	offsets    = objects + 1 // rows x uint64: of the image in the object
@@ -60,7 +60,7 @@ const (
 
 type section struct{ Offset, Size int64 }
 
-// header is what a segment says of itself.
+// header is the header of a segment.
 type header struct {
 	Group     schemas.GroupID
 	Model     string
@@ -71,7 +71,7 @@ type header struct {
 	Sections  []section
 }
 
-// size returns how many bytes a section has; -1: whatever it says.
+// size returns the number of bytes of a section; -1: any.
 func (h *header) size(s int) int64 {
 	rows, lists, dim := int64(h.Rows), int64(h.Lists), int64(h.Dim)
 	switch {
@@ -99,12 +99,12 @@ type texts struct {
 	Objects []string
 }
 
-// Segment is a group that was closed.
+// Segment is a closed group.
 type Segment struct {
 	header
 	texts
 	raw   []byte
-	file  *filemap.Mapping // nil: the bytes are not a file's
+	file  *filemap.Mapping // nil: the bytes are not from a file
 	close func() error
 }
 
@@ -147,8 +147,8 @@ func Map(file *os.File) (*Segment, error) {
 	return s, nil
 }
 
-// Err returns an error that wraps [ErrInvalid] when the file was cut while it was mapped: what the segment says since
-// then may be zeros. Whoever uses a segment asks before the result counts.
+// Err returns an error that wraps [ErrInvalid] if the file was truncated while mapped: data read since then may be
+// zeros. Call it before using results of a segment.
 func (s *Segment) Err() error {
 	if s.file == nil || s.file.Err() == nil {
 		return nil
@@ -156,7 +156,7 @@ func (s *Segment) Err() error {
 	return fmt.Errorf("%w any more, that of group %s: %w", ErrInvalid, s.Group, s.file.Err())
 }
 
-// check holds the sections against the header, and the lists against the rows.
+// check compares the sections with the header, and the lists with the rows.
 func (s *Segment) check() error {
 	if s.Rows < 1 || s.Rows > mostRows || s.Dim < 1 || s.Dim > schemas.MaxDim || s.Lists < 1 || s.Lists > s.Rows || s.NounCount < 0 || s.NounCount > math.MaxUint32 ||
 		s.Group.Lane < 0 || s.Group.Seq < 0 || len(s.Sections) != sections {
@@ -212,7 +212,7 @@ func (s *Segment) Codes(m Modality) knn.Codes {
 	return knn.Codes{Values: numbers[int8](s, codes+int(m)), Scales: numbers[float32](s, scales+int(m)), Dim: s.Dim}
 }
 
-// Centroids returns those of a modality's lists.
+// Centroids returns the centroids of a modality's lists.
 func (s *Segment) Centroids(m Modality) knn.Codes {
 	return knn.Codes{Values: numbers[int8](s, centroids+int(m)), Scales: numbers[float32](s, centreSize+int(m)), Dim: s.Dim}
 }
@@ -227,10 +227,10 @@ func (s *Segment) ImageID(row int) schemas.ImageID {
 	return schemas.ImageID(s.bytes(images)[16*row : 16*row+16])
 }
 
-// Position returns a row's place in the group.
+// Position returns a row's position in the group.
 func (s *Segment) Position(row int) int { return int(numbers[uint32](s, positions)[row]) }
 
-// Ref returns where the image of a row is; false in a damaged segment.
+// Ref returns the reference of a row's image; false in a damaged segment.
 func (s *Segment) Ref(row int) (schemas.ImageRef, bool) {
 	object := numbers[uint32](s, objects)[row]
 	if int64(object) >= int64(len(s.Objects)) {
@@ -241,7 +241,7 @@ func (s *Segment) Ref(row int) (schemas.ImageRef, bool) {
 	}, true
 }
 
-// Nouns returns the nouns of a row's caption, as places in Words.
+// Nouns returns the nouns of a row's caption, as indices in Words.
 func (s *Segment) Nouns(row int) []uint32 {
 	all, end := numbers[uint32](s, nouns), numbers[uint32](s, nounEnds)
 	from := uint32(0)
@@ -266,7 +266,7 @@ func (s *Segment) Find(pair schemas.PairID) (row int, found bool) {
 	return int(order[at]), true
 }
 
-// Bytes returns the segment as a file has it.
+// Bytes returns the bytes of the segment's file.
 func (s *Segment) Bytes() []byte { return s.raw }
 
 // Digest returns half of the SHA-256 over the bytes, in hexadecimal digits.
@@ -275,7 +275,7 @@ func (s *Segment) Digest() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (s *Segment) Close() error {
 	s.raw = nil
 	return s.close()

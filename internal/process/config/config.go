@@ -1,15 +1,15 @@
-// Package config reads settings from the environment, and tells people about them.
+// Package config reads settings from the environment, and describes them for people.
 //
 // A settings struct has exported fields with the tags of caarlos0/env (env, envDefault, envPrefix), and two of ours:
-// desc says what the setting means, and secret:"true" keeps its value out of logs and errors. [Parse] fills such a
-// struct, [Redacted] prepares it for the log, and [Table] is the table of docs/settings.md, so that none of the
-// three can contradict another. Passwords in URLs get into no log and no error, and [Parse] refuses control characters.
+// desc describes the setting, and secret:"true" keeps its value out of logs and errors. [Parse] fills such a struct,
+// [Redacted] prepares it for the log, and [Table] is the table of docs/settings.md, so that none of the three can
+// contradict another. Passwords in URLs appear in no log and no error, and [Parse] refuses control characters.
 //
-// Cores know no variables: the problems that they find name fields of their options (see internal/base/invalid). A
-// settings struct has fields of the same names, and [Variables] puts its variables in their place.
+// Cores know no variables: their errors name fields of their options (see internal/base/invalid). A settings struct has
+// fields of the same names, and [Variables] replaces them by their variables.
 //
-// The same environment always gives the same result and the same errors in the same order. Only [Environ] looks at the
-// process; everything else is a function of its arguments.
+// The same environment always gives the same result and the same errors in the same order. Only [Environ] reads the
+// process's environment; everything else is a function of its arguments.
 package config
 
 import (
@@ -28,13 +28,12 @@ import (
 	"github.com/pairstream/pairstream/internal/process/recipe"
 )
 
-// Environ returns the process's environment, as [Parse] takes it.
+// Environ returns the process's environment, in the form that [Parse] takes.
 func Environ() map[string]string { return env.ToMap(os.Environ()) }
 
-// Parse fills a T from environ and, for what it does not set, from the recipe that it names (see
-// internal/process/recipe). A setting that does not parse is an error of one line with the variable, its value and what
-// it wants; the lines of several are joined. Once all have parsed, every struct of settings that has a method
-// Validate() error is asked, T first, then the structs in it.
+// Parse fills a T from environ and, for unset variables, from its recipe (see internal/process/recipe). A setting that
+// does not parse is an error of one line with the variable, its value and the wanted form; several are joined. Then
+// Parse calls Validate() error of every struct of settings that has it, T first, then the structs in it.
 func Parse[T any](environ map[string]string) (T, error) {
 	var cfg, none T
 	environ, err := recipe.Overlay(environ)
@@ -54,7 +53,7 @@ func Parse[T any](environ map[string]string) (T, error) {
 }
 
 // legible refuses values with control characters, which would end a line of run.env or steer a terminal, and values
-// whose password was left out when they were written down.
+// with a redacted password.
 func legible(t reflect.Type, environ map[string]string) error {
 	var problems []error
 	for _, f := range fieldsOf(t) {
@@ -73,7 +72,7 @@ func legible(t reflect.Type, environ map[string]string) error {
 	return joinOnce(problems)
 }
 
-// redacted takes the passwords in URLs out of the text of an error.
+// redacted removes the passwords in URLs from the text of an error.
 func redacted(err error) error {
 	if text := display.Redacted(err.Error()); text != err.Error() {
 		return renamed{text, err}
@@ -83,7 +82,7 @@ func redacted(err error) error {
 
 func parseOptions(environ map[string]string, prefix string) env.Options {
 	if environ == nil {
-		environ = map[string]string{} // nil would mean the process's
+		environ = map[string]string{} // nil would mean the process's environment
 	}
 	return env.Options{
 		Environment: environ,
@@ -95,8 +94,8 @@ func parseOptions(environ map[string]string, prefix string) env.Options {
 	}
 }
 
-// explain finds out which settings made env fail: its errors name the Go field, which may occur in several structs, and
-// not the variable. So each field is parsed again by itself.
+// explain finds the settings that made env fail. env's errors name the Go field, which may occur in several structs,
+// and not the variable. So each field is parsed again separately.
 func explain(t reflect.Type, environ map[string]string, whole error) error {
 	var problems []error
 	for _, f := range fieldsOf(t) {
@@ -106,7 +105,7 @@ func explain(t reflect.Type, environ map[string]string, whole error) error {
 			problems = append(problems, f.problem(environ, err))
 		}
 	}
-	if len(problems) == 0 { // not the environment's fault: a field that env cannot parse at all
+	if len(problems) == 0 { // a field whose type env cannot parse, not an error in the environment
 		return fmt.Errorf("parsing settings: %w", whole)
 	}
 	return joinOnce(problems)
@@ -142,8 +141,7 @@ func (f field) problem(environ map[string]string, err error) error {
 	return fmt.Errorf("%s=%s: %w", f.Variable, strconv.Quote(value), err)
 }
 
-// wanted says in words what a value of type t looks like; it is empty for types that explain themselves in their
-// errors.
+// wanted describes the form of a value of type t; it is empty for types whose errors describe it.
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[time.Duration]() {
 		return "a duration such as 250ms, 10s or 5m"
@@ -170,7 +168,7 @@ func wanted(t reflect.Type) string {
 	return ""
 }
 
-// field is one setting and the place of its value.
+// field is one setting and its value.
 type field struct {
 	Setting
 	field  reflect.StructField

@@ -18,7 +18,7 @@ type Setting struct {
 	Secret   bool
 }
 
-// logValuer is implemented by types that decide themselves how they are logged. Such a setting counts as a secret.
+// logValuer is implemented by types with their own form in logs. Such a setting counts as a secret.
 var logValuer = reflect.TypeFor[slog.LogValuer]()
 
 // Settings lists the settings of structs, which may be values or pointers, in order. A setting that several structs
@@ -72,7 +72,7 @@ func Redacted(cfg any) slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// shown returns what a log may see of a value. An empty secret is shown to be empty.
+// shown returns the form of a value in logs. An empty secret is shown as empty.
 func shown(v reflect.Value, secret bool) slog.Value {
 	switch {
 	case secret && v.IsZero():

@@ -16,33 +16,33 @@ import (
 
 // removed is a setting of an earlier build that this one does not have.
 type removed struct {
-	value   string // what holds now, in the words of the former setting; a value that says the same is passed over
-	instead string // what decides now
-	refused bool   // records or training would change without a word: the process does not start
+	value   string // the value in force, in terms of the former setting; an equal value is ignored
+	instead string // the replacement
+	refused bool   // records or training would silently change: the process does not start
 
-	// renew returns which settings say the same now; nil: none does. value is then the default of theirs.
+	// renew returns the equivalent settings; nil: there are none. value is then their default.
 	renew func(old map[string]string) map[string]string
 }
 
-// fixed returns a setting that became a constant, and changes no record.
+// fixed returns a setting that became a constant, without an effect on records.
 func fixed(value, instead string) removed { return removed{value: value, instead: instead} }
 
-// replaced returns a setting that another one replaces, or that changes records.
+// replaced returns a setting that another one replaces, or that affects records.
 func replaced(value, instead string) removed {
 	return removed{value: value, instead: instead, refused: true}
 }
 
-// merged returns a setting that another one says now, whose default is this.
+// merged returns a setting that was merged into another one, with its default.
 func merged(standard, instead string, renew func(old map[string]string) map[string]string) removed {
 	return removed{value: standard, instead: instead, refused: true, renew: renew}
 }
 
-// part returns a setting of which another one is a list now, of these parts in this order.
+// part returns a setting that became an element of a list in another one.
 func part(into, standard, instead string, list func(old map[string]string) string) removed {
 	return merged(standard, instead, func(old map[string]string) map[string]string { return map[string]string{into: list(old)} })
 }
 
-// connected returns which losses learnt from connections, where each had a switch.
+// connected returns the losses that used connections, when each had its own switch.
 func connected(old map[string]string) string {
 	var on []string
 	for _, loss := range []string{"itc", "itm", "mlm"} {
@@ -53,12 +53,12 @@ func connected(old map[string]string) string {
 	return cmp.Or(strings.Join(on, ","), "none")
 }
 
-// moments returns what AdamW had in three settings.
+// moments returns the three former settings of AdamW.
 func moments(old map[string]string) string {
 	return cmp.Or(old["ADAMW_BETA1"], "0.9") + "," + cmp.Or(old["ADAMW_BETA2"], "0.999") + "," + cmp.Or(old["ADAMW_EPS"], "1e-8")
 }
 
-// removals has every setting that users may still set from an earlier build.
+// removals lists the settings of earlier builds that users may still set.
 var removals = map[string]removed{
 	"ADAMW_BETA1": part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
 	"ADAMW_BETA2": part("ADAMW", "0.9,0.999,1e-8", "ADAMW is a list of three numbers", moments),
@@ -148,7 +148,7 @@ var removals = map[string]removed{
 	"STREAM_STALL_AFTER":     fixed("10m", "a lane is reported as stalled after 10m"),
 }
 
-// numbered returns the setting of one of these words with the number that stood in a setting of its own.
+// numbered returns a setting that became one of these words with a number, which was a separate setting.
 func numbered(old map[string]string, word, number string, words ...string) map[string]string {
 	if !slices.Contains(words, old[word]) {
 		return nil // the number had no effect
@@ -157,7 +157,7 @@ func numbered(old map[string]string, word, number string, words ...string) map[s
 }
 
 // TellRemoved looks for settings of earlier builds in an environment. It prints a line for each that has no effect, and
-// returns an error for those without which records, training or what is deleted would change.
+// returns an error for those whose loss would change records, training or deletions.
 func TellRemoved(w io.Writer, environ map[string]string) error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(removals)) {
@@ -173,8 +173,8 @@ func TellRemoved(w io.Writer, environ map[string]string) error {
 	return errors.Join(problems...)
 }
 
-// RemovedSetting says what stands in the place of a setting that was removed. The line is empty where what it says in
-// these settings holds anyway. Without known no setting of this name was removed.
+// RemovedSetting describes the replacement of a removed setting. The line is empty if these settings already have the
+// same effect. known is false if no setting of this name was removed.
 func RemovedSetting(name string, settings map[string]string) (line string, refused, known bool) {
 	r, known := removals[name]
 	value := settings[name]
@@ -185,7 +185,7 @@ func RemovedSetting(name string, settings map[string]string) (line string, refus
 	if r.renew != nil {
 		news := r.renew(settings)
 		switch {
-		case news == nil: // nor did it have any before
+		case news == nil: // it had no effect before either
 			r.refused = false
 		case r.holds(settings, news):
 			return "", false, true
@@ -197,12 +197,12 @@ func RemovedSetting(name string, settings map[string]string) (line string, refus
 	return fmt.Sprintf("%s=%s has no effect, the setting was removed: %s; take it out", name, shown, instead), r.refused, true
 }
 
-// holds reports whether settings already say what they should say now. The recipe speaks where they are silent, and then
-// the default, which is the value that r gives.
+// holds reports whether settings already have the wanted values. For unset variables the recipe counts, then the
+// default, which is the value of r.
 func (r removed) holds(settings, news map[string]string) bool {
 	now, err := recipe.Overlay(settings)
 	if err != nil {
-		now = settings // whoever parses the recipe's name says what is wrong with it
+		now = settings // parsing the recipe's name reports the error
 	}
 	for into, value := range news {
 		if !recipe.SameValue(value, cmp.Or(now[into], r.value)) {
@@ -212,8 +212,8 @@ func (r removed) holds(settings, news map[string]string) bool {
 	return true
 }
 
-// Renewed returns the settings of an earlier build's run in the words of this build. Settings that were removed without
-// a successor stay, for [RemovedSetting].
+// Renewed translates the settings of an earlier build's run to this build. Settings that were removed without a
+// successor stay, for [RemovedSetting].
 func Renewed(settings map[string]string) map[string]string {
 	out := maps.Clone(settings)
 	for name, r := range removals {

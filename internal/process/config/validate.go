@@ -8,7 +8,7 @@ import (
 	"github.com/pairstream/pairstream/internal/base/invalid"
 )
 
-// validate asks a struct of settings and the structs in it, in order, what is wrong with them.
+// validate calls Validate of a struct of settings and of the structs in it, in order.
 func validate(v reflect.Value, prefix string) error {
 	var problems []error
 	if s, ok := reflect.TypeAssert[interface{ Validate() error }](v.Addr()); ok {
@@ -25,7 +25,7 @@ func validate(v reflect.Value, prefix string) error {
 	return joinOnce(problems)
 }
 
-// joinOnce joins errors, but those of one text once: structs that share a setting find the same fault in it.
+// joinOnce joins errors, each text once: structs that share a setting find the same fault in it.
 func joinOnce(problems []error) error {
 	var once []error
 	seen := map[string]bool{}
@@ -38,7 +38,7 @@ func joinOnce(problems []error) error {
 	return errors.Join(once...)
 }
 
-// leaves takes joined errors apart.
+// leaves splits joined errors.
 func leaves(errs []error) []error {
 	var out []error
 	for _, err := range errs {
@@ -51,8 +51,8 @@ func leaves(errs []error) []error {
 	return out
 }
 
-// Variables rewrites what cores say of their options: where a problem in err names a field, the text of the result
-// names the variable that the settings' field of that name is read from.
+// Variables rewrites the errors of cores: where err names a field of options, the result names the variable of the
+// settings' field of that name.
 func Variables(settings any, err error) error { return variables(structType(settings), "", err) }
 
 func variables(t reflect.Type, prefix string, err error) error {
@@ -85,10 +85,10 @@ func (r renamed) Unwrap() error { return r.err }
 
 // problemsIn lists the problems with options that an error wraps, in order.
 func problemsIn(err error) []*invalid.Problem {
-	switch e := err.(type) { //nolint:errorlint // it unwraps by itself, for all that is wrapped
+	switch e := err.(type) { //nolint:errorlint // the function itself unwraps every error
 	case *invalid.Problem:
 		return []*invalid.Problem{e}
-	case renamed: // by now it names variables
+	case renamed: // already renamed
 		return nil
 	case interface{ Unwrap() error }:
 		return problemsIn(e.Unwrap())
@@ -116,7 +116,7 @@ func nameFields(names map[invalid.Field]string, t reflect.Type, prefix, path str
 	}
 }
 
-// variable returns the name in a field's tag; empty: the field is read from no variable.
+// variable returns the name in a field's tag; empty: no variable sets the field.
 func variable(f reflect.StructField) string {
 	key, _, _ := strings.Cut(f.Tag.Get("env"), ",")
 	if key == "-" {
@@ -125,7 +125,7 @@ func variable(f reflect.StructField) string {
 	return key
 }
 
-// isNested tells whether the field is a struct of settings, and no setting itself.
+// isNested reports whether the field is a struct of settings, not a setting.
 func isNested(f reflect.StructField) bool {
 	return f.Type.Kind() == reflect.Struct && f.Tag.Get("env") == ""
 }

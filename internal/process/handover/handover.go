@@ -4,8 +4,8 @@
 // pairstream-tensors, which loads libtorch. [Exec] replaces the process, so arguments, environment, files, working
 // directory and process id stay, and signals reach the program that works.
 //
-// Where the program or one of its libraries is missing, Exec returns an error that names the remedy, and nothing has
-// been started. It is for Unix alone.
+// If the program or one of its libraries is missing, Exec returns an error that names the remedy, and has started
+// nothing. It is only for Unix.
 package handover
 
 import (
@@ -22,17 +22,17 @@ import (
 	"syscall"
 )
 
-// Program is the name of the program, which lies in the folder of this one.
+// Program is the name of the program, in the folder of this one.
 const Program = "pairstream-tensors"
 
-// Reason is the variable in which a launcher says why there are no tensors and what to do. The wheel's launcher looks
-// for PyTorch, and knows more than the loader.
+// Reason is the variable in which a launcher explains why there are no tensors, with the remedy. The wheel's launcher
+// looks for PyTorch, and knows more than the loader.
 const Reason = "PAIRSTREAM_NO_TENSORS"
 
-// remedy says how to get the program with its libraries.
+// remedy tells how to get the program with its libraries.
 const remedy = "install it with the Debian package, the image or the wheel (pip install pairstream-*.whl), or build both from source with `make build`"
 
-// Beside returns where the program lies: in the folder of this one, behind links.
+// Beside returns the path of the program: in the folder of this one, with links resolved.
 func Beside() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -44,8 +44,8 @@ func Beside() (string, error) {
 	return filepath.Join(filepath.Dir(self), Program), nil
 }
 
-// Exec becomes the program at path with the arguments args, of which the first is its name, and the environment
-// environ. what needs tensors is for errors: a command or a stage. Exec returns only if it cannot become the program.
+// Exec replaces this process by the program at path, with the arguments args, including the name, and the environment
+// environ. what is the command or stage that needs tensors, for errors. Exec returns only on failure.
 func Exec(ctx context.Context, what, path string, args, environ []string) error {
 	for _, pair := range environ {
 		if reason, ok := strings.CutPrefix(pair, Reason+"="); ok && reason != "" {
@@ -62,11 +62,11 @@ func Exec(ctx context.Context, what, path string, args, environ []string) error 
 }
 
 // lacking returns the libraries that the loader would not find for a program. Asking the loader takes a process, so it
-// is asked only about a program with a library that lies in none of the usual folders.
+// is asked only about a program with a library outside the usual folders.
 func lacking(ctx context.Context, path string, environ []string) []string {
 	file, err := elf.Open(path)
 	if err != nil {
-		return nil // the kernel says what is wrong with it
+		return nil // the kernel reports the error
 	}
 	defer file.Close()
 	needed, err := file.ImportedLibraries()
@@ -78,10 +78,10 @@ func lacking(ctx context.Context, path string, environ []string) []string {
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = append(slices.Clone(environ), "LD_TRACE_LOADED_OBJECTS=1") // the loader prints what it finds, and runs nothing
+	cmd.Env = append(slices.Clone(environ), "LD_TRACE_LOADED_OBJECTS=1") // the loader prints the libraries, and runs nothing
 	said, err := cmd.Output()
 	if err != nil {
-		return nil // exec says why
+		return nil // exec reports the error
 	}
 	var missing []string
 	for line := range strings.Lines(string(said)) {
@@ -92,7 +92,7 @@ func lacking(ctx context.Context, path string, environ []string) []string {
 	return missing
 }
 
-// searched returns folders in which the loader looks for a program's libraries. It may know more of them.
+// searched returns folders in which the loader looks for a program's libraries. The list may be incomplete.
 func searched(file *elf.File, path string, environ []string) []string {
 	var folders []string
 	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {

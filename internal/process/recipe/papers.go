@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// sizes are what the sizes of an epoch are where neither environment nor recipe sets them.
+// sizes are the default sizes of an epoch.
 var sizes = map[string]string{"LANES": "4", "GROUP_SIZE": "5000000", "BATCH_SIZE": "96", "STEP_BATCHES": "1"}
 
-// layers are the lists of which each recipe is made; a later list overrides an earlier one.
+// layers are the lists that make up each recipe; a later list overrides an earlier one.
 var layers = map[string][][]Value{
 	"albef":        {backbone, albef},
 	"tcl":          {backbone, albef, tcl},
@@ -20,10 +20,10 @@ var layers = map[string][][]Value{
 	"gpn-s-tcl":    {backbone, albef, tcl, gpns, gpnsTCL},
 }
 
-// lastBatch says what becomes of the pairs that fill no mini-batch.
+// lastBatch is the note on the last, incomplete mini-batch.
 const lastBatch = "the last mini-batch of a group's epoch may be short, and then weighs as much in its step as a full one; the authors' loaders drop it"
 
-// backbone is what all of the papers share: "for all other hyper-parameter settings, we follow ALBEF".
+// backbone is common to all of the papers: "for all other hyper-parameter settings, we follow ALBEF".
 var backbone = []Value{
 	{Variable: "ITC_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
 	{Variable: "ITM_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
@@ -108,7 +108,7 @@ var mafa = []Value{
 	{Variable: "COND_MIN_PRECISION", Value: "0.4", Place: "MAFA has no guard", Unlike: "connections are off where too few are true; mafa-printed has no guard"},
 }
 
-// mafaPrinted gives up what makes mafa fast and careful.
+// mafaPrinted removes mafa's speed-ups and safeguards.
 var mafaPrinted = []Value{
 	{Variable: "CANDIDATES", Value: "95", ofBatch: true, Place: "MAFA 4.1: the hardest of the step, and the second for an ambiguous one; all others of the mini-batch are scored"},
 	{Variable: "COND_IMAGES", Value: "augmented", Place: "MAFA Algorithm 1: the augmented images of the step"},
@@ -141,7 +141,7 @@ var gpnsTCL = []Value{
 	{Variable: "LR_TOTAL_STEPS", epochs: 50, Place: "GPN-S 4.1: 50 epochs for TCL, rather than 30", Unlike: "a stream has no epochs: steps are counted from the sizes of lanes and groups"},
 }
 
-// statements say in words what each variable of a recipe stands for in a paper, in the order of the table.
+// statements give the meaning of each recipe variable in the papers, in the order of the table.
 var statements = []struct{ variable, text string }{
 	{"STRATEGY", "how mini-batches are formed"},
 	{"GRIT_FEATURES", "features by which GRIT groups"},
@@ -201,8 +201,8 @@ var statements = []struct{ variable, text string }{
 	{"ADAMW", "moments and epsilon of AdamW"},
 }
 
-// PapersTable returns every value of every recipe as Markdown: what the paper states and where, the setting, its value,
-// and whether it is the paper's. Recipes that agree share a row.
+// PapersTable returns every value of every recipe as Markdown: the paper's statement and its section, the setting, its
+// value, and whether it is the paper's. Recipes that agree share a row.
 func PapersTable() (string, error) {
 	type row struct {
 		value Value

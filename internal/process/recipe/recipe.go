@@ -1,11 +1,11 @@
 // Package recipe contains the papers' settings for pre-training.
 //
-// A recipe is a list of variables and values, each with the section that it comes from. [Overlay] puts the values of
-// the recipe that RECIPE names beneath an environment: a variable that is set there stays. Where a paper counts epochs
-// and a stream counts steps, the steps are derived from PAIRS, BATCH_SIZE and STEP_BATCHES. Without PAIRS every lane is
-// taken to close one full group: LANES x GROUP_SIZE pairs. GPN-S gives the sizes of a whole step: with another number
-// of STEP_BATCHES its mini-batches are as much smaller. Another number of EPOCHS stretches the schedule of the learning
-// rate, and leaves no curriculum where it has too few.
+// A recipe is a list of variables and values, each with its section in the paper. [Overlay] adds the values of the
+// recipe named by RECIPE to an environment: variables set there stay. Where a paper counts epochs and a stream counts
+// steps, the steps are derived from PAIRS, BATCH_SIZE and STEP_BATCHES. Without PAIRS every lane counts as one full
+// group: LANES x GROUP_SIZE pairs. GPN-S gives the sizes of a whole step: a larger STEP_BATCHES makes its mini-batches
+// smaller. Another number of EPOCHS stretches the schedule of the learning rate, and drops the curriculum if there are
+// too few.
 //
 // The package reads no environment itself; everything is a function of its arguments.
 package recipe
@@ -23,18 +23,18 @@ import (
 // Variable names the setting that chooses a recipe.
 const Variable = "RECIPE"
 
-// Default is the recipe of a process that is told none.
+// Default is the recipe of a process without RECIPE.
 const Default = "mafa"
 
-// Value is what a recipe sets a variable to, and the place in the papers that says so.
+// Value is a recipe's value of a variable, with its section in the paper.
 type Value struct {
 	Variable string
 	Value    string
 	Place    string
-	Unlike   string // what is otherwise than there, and why; empty: nothing
-	epochs   int64  // not 0: the value is the number of steps of so many epochs
+	Unlike   string // difference from the paper, and its reason; empty: none
+	epochs   int64  // not 0: the value is the number of steps of that many epochs
 	ofBatch  bool   // the value is one less than BATCH_SIZE
-	ofStep   bool   // the value is that of a whole step, which its STEP_BATCHES mini-batches share
+	ofStep   bool   // the value is for a whole step, whose STEP_BATCHES mini-batches share it
 }
 
 // Names lists the recipes, in the order of the papers.
@@ -42,7 +42,7 @@ func Names() []string {
 	return []string{"albef", "tcl", "grit-vlp", "mafa", "mafa-printed", "gpn-s", "gpn-s-tcl"}
 }
 
-// check tells whether a recipe of this name exists.
+// check returns an error unless a recipe of this name exists.
 func check(name string) error {
 	if !slices.Contains(Names(), name) {
 		return fmt.Errorf("%s is %q, want %s", Variable, name, strings.Join(Names(), ", "))
@@ -50,7 +50,7 @@ func check(name string) error {
 	return nil
 }
 
-// Of returns the values of a recipe, sorted by variable. Steps are derived from the sizes that the environment sets.
+// Of returns the values of a recipe, sorted by variable. Steps are derived from the sizes in the environment.
 func Of(name string, environ map[string]string) ([]Value, error) {
 	if err := check(name); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 	size := func(variable string) int64 {
 		n, err := strconv.ParseInt(cmp.Or(environ[variable], byName[variable].Value, sizes[variable]), 10, 64)
 		if err != nil || n < 1 {
-			return 1 // whoever parses the variable says what is wrong with it
+			return 1 // parsing the variable reports the error
 		}
 		return n
 	}
@@ -99,7 +99,7 @@ func Size(name, variable string) string {
 	return sizes[variable]
 }
 
-// shared returns a value of a whole step as that of each of its mini-batches.
+// shared divides a value of a whole step among its mini-batches.
 func (v Value) shared(batches int64) Value {
 	whole, err := strconv.ParseInt(v.Value, 10, 64)
 	if !v.ofStep || err != nil {
@@ -110,8 +110,8 @@ func (v Value) shared(batches int64) Value {
 	return v
 }
 
-// shortenWarmup leaves a short run, such as a first try, a tenth of its steps for the warm-up of the learning rate.
-// Whoever sets LR_TOTAL_STEPS chooses the warm-up as well.
+// shortenWarmup limits the warm-up of the learning rate to a tenth of the steps in a short run, such as a first try. An
+// environment that sets LR_TOTAL_STEPS must also choose the warm-up.
 func shortenWarmup(values []Value, environ map[string]string) {
 	if environ["LR_TOTAL_STEPS"] != "" {
 		return
@@ -127,12 +127,12 @@ func shortenWarmup(values []Value, environ map[string]string) {
 	}
 }
 
-// derivation has what values are derived from.
+// derivation holds the inputs of derived values.
 type derivation struct {
 	batch           int64  // pairs of a mini-batch
 	epoch           int64  // steps of an epoch
-	of              string // what gives its pairs
-	epochs, ofPaper int64  // as they are set, and in the recipe
+	of              string // setting that gives its pairs
+	epochs, ofPaper int64  // set, and in the recipe
 	environ         map[string]string
 }
 
@@ -175,8 +175,8 @@ func Overlay(environ map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// Differences lists what an environment sets otherwise than its recipe, in the order of the variables: "EPOCHS=10, mafa
-// has 20 (MAFA 5.1)".
+// Differences lists the settings of an environment that differ from its recipe, in the order of the variables:
+// "EPOCHS=10, mafa has 20 (MAFA 5.1)".
 func Differences(environ map[string]string) ([]string, error) {
 	name := named(environ)
 	values, err := Of(name, environ)
@@ -192,7 +192,7 @@ func Differences(environ map[string]string) ([]string, error) {
 	return out, nil
 }
 
-// named returns the recipe that an environment asks for.
+// named returns the recipe of an environment.
 func named(environ map[string]string) string {
 	if name := environ[Variable]; name != "" {
 		return name
@@ -200,7 +200,7 @@ func named(environ map[string]string) string {
 	return Default
 }
 
-// SameValue compares two values of a setting: as numbers, times or switches where both are such, else as texts.
+// SameValue compares two values of a setting: as numbers, times or switches if both parse as such, otherwise as texts.
 func SameValue(a, b string) bool {
 	return a == b || sameAs(a, b, number) || sameAs(a, b, time.ParseDuration) || sameAs(a, b, strconv.ParseBool)
 }

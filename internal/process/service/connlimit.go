@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// mostStrangers bounds the connections that have no place yet: they have sent no whole head, or wait for a place.
+// mostStrangers bounds the connections without a place: they have not sent a whole head, or wait for a place.
 const mostStrangers = 1024
 
-// For how long a client with a place may keep the server waiting while others wait for a place: with its body, of which
-// it sends at least quantum in this time, or with its next request.
+// The times for which a client with a place may keep the server waiting while others wait for a place: with its body,
+// of which it must send at least quantum in this time, or with its next request.
 const (
 	bodyPatience = 250 * time.Millisecond
 	idlePatience = 700 * time.Millisecond
 	quantum      = 64 << 10
 )
 
-// places is a listener whose connections have a place from the first whole head to their end. Of those without one, the
-// oldest is ended when there are too many. When all places are taken, those go that keep the server waiting.
+// places is a listener whose connections have a place from their first whole head to their end. If there are too many
+// without one, the oldest is closed. If all places are taken, clients that keep the server waiting are closed.
 type places struct {
 	net.Listener
 	most int
 
 	mu        sync.Mutex
 	strangers list.List // of *Client, in the order in which they came
-	waiting   list.List // of *Client: those of the strangers that have sent a whole head
+	waiting   list.List // of *Client: strangers that have sent a whole head
 	taken     map[*Client]struct{}
 }
 
@@ -40,14 +40,14 @@ type Client struct {
 	ended chan struct{}
 	once  sync.Once
 
-	// What follows is guarded by places.mu.
+	// The fields below are guarded by places.mu.
 	stranger *list.Element // nil: it has a place, or has ended
 	wait     *list.Element
 	place    chan struct{} // closed when it gets a place
 	idle     bool          // between two requests
-	since    time.Time     // when the server began to wait for the client; zero: it does not
-	waited   time.Duration // before that, for the quantum that it is sending
-	bytes    int           // of that
+	since    time.Time     // start of the server's wait for the client; zero: it does not wait
+	waited   time.Duration // earlier waits for the quantum being sent
+	bytes    int           // of that quantum
 	slow     bool          // its place was given to another
 }
 
@@ -71,7 +71,7 @@ func (p *places) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close implements [net.Conn]. It gives the place to the next that waits.
+// Close implements [net.Conn]. It gives the place to the next waiting client.
 func (c *Client) Close() error {
 	c.once.Do(func() { close(c.ended) })
 	c.of.mu.Lock()
@@ -80,7 +80,7 @@ func (c *Client) Close() error {
 	return c.Conn.Close()
 }
 
-// leave takes a connection out of all lists.
+// leave removes a connection from all lists.
 func (p *places) leave(c *Client) {
 	if c.stranger != nil {
 		p.strangers.Remove(c.stranger)
@@ -94,7 +94,7 @@ func (p *places) leave(c *Client) {
 	p.seat()
 }
 
-// seat gives free places to those that wait.
+// seat gives free places to waiting clients.
 func (p *places) seat() {
 	for p.waiting.Len() > 0 && len(p.taken) < p.most {
 		c := p.waiting.Remove(p.waiting.Front()).(*Client)
@@ -106,7 +106,7 @@ func (p *places) seat() {
 	}
 }
 
-// take waits for a place, and reports whether the connection has one. It ends others that keep the server waiting.
+// take waits for a place, and reports whether the connection got one. It closes others that keep the server waiting.
 func (p *places) take(ctx context.Context, c *Client) bool {
 	p.mu.Lock()
 	slow := c.slow
@@ -145,8 +145,8 @@ func (p *places) isFull() bool {
 	return p.waiting.Len() > 0
 }
 
-// makeRoom ends as many clients as others wait for their places, of those that have kept the server waiting for too
-// long. It returns when to look again.
+// makeRoom closes clients that have kept the server waiting for too long, at most as many as wait for their places. It
+// returns the time of the next check.
 func (p *places) makeRoom(now time.Time) time.Duration {
 	for p.waiting.Len() > 0 {
 		slowest, again := p.slowest(now)
@@ -158,7 +158,8 @@ func (p *places) makeRoom(now time.Time) time.Duration {
 	return bodyPatience
 }
 
-// slowest returns the client with a place that keeps the server waiting for longest, or when there may be one.
+// slowest returns the client with a place that keeps the server waiting for longest, or the time at which there may be
+// one.
 func (p *places) slowest(now time.Time) (slowest *Client, again time.Duration) {
 	longest := time.Duration(0)
 	again = bodyPatience
@@ -174,8 +175,7 @@ func (p *places) slowest(now time.Time) (slowest *Client, again time.Duration) {
 	return slowest, again
 }
 
-// overdue returns for how long more than it may a client has kept the server waiting. It is negative for one that has
-// time yet.
+// overdue returns how far a client's wait exceeds its allowance. It is negative while the client has time.
 func (c *Client) overdue(now time.Time) time.Duration {
 	switch {
 	case c.since.IsZero():
@@ -186,7 +186,7 @@ func (c *Client) overdue(now time.Time) time.Duration {
 	return c.waited + now.Sub(c.since) - bodyPatience
 }
 
-// end gives the place of a client to another. What reads its body gets an error, and may still answer it.
+// end gives the place of a client to another. The reader of its body gets an error, and may still answer it.
 func (c *Client) end(now time.Time) {
 	c.slow = true
 	c.of.leave(c)
@@ -198,7 +198,7 @@ func (c *Client) end(now time.Time) {
 	_ = c.SetWriteDeadline(now.Add(time.Second))
 }
 
-// clientKey is that of a request's client in its context.
+// clientKey is the key of a request's client in its context.
 type clientKey struct{}
 
 // withClient is the ConnContext of servers.
@@ -209,13 +209,13 @@ func withClient(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// ClientOf returns the connection of a request, or nil where no server of this package has accepted it.
+// ClientOf returns the connection of a request, or nil if no server of this package accepted it.
 func ClientOf(ctx context.Context) *Client {
 	c, _ := ctx.Value(clientKey{}).(*Client)
 	return c
 }
 
-// seated gives requests to a handler when their clients have places.
+// seated passes requests to a handler once their clients have places.
 func seated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := ClientOf(r.Context())
@@ -239,7 +239,7 @@ func seated(next http.Handler) http.Handler {
 	})
 }
 
-// clientBody notes how long its client keeps the server waiting.
+// clientBody measures how long its client keeps the server waiting.
 type clientBody struct {
 	io.ReadCloser
 	c *Client
@@ -252,7 +252,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements [net.Conn]. It notes how long a client takes for what it reads.
+// Write implements [net.Conn]. It measures how long a client takes to read.
 func (c *Client) Write(p []byte) (int, error) {
 	c.await()
 	n, err := c.Conn.Write(p)
@@ -280,14 +280,14 @@ func (c *Client) got(n int) {
 	}
 }
 
-// rest notes that a request has its answer.
+// rest records that a request has its answer.
 func (c *Client) rest() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	c.since, c.idle = time.Now(), true
 }
 
-// Overdue returns for how long the client has kept the server waiting beyond what it may while others wait.
+// Overdue returns how far the client's wait exceeds its allowance while others wait.
 func (c *Client) Overdue() time.Duration {
 	if c == nil {
 		return 0
@@ -297,8 +297,8 @@ func (c *Client) Overdue() time.Duration {
 	return c.overdue(time.Now())
 }
 
-// MakeRoom ends what the client sends, and gives its place to another. The handler of its request gets an error, and
-// may answer.
+// MakeRoom aborts the client's body, and gives its place to another. The handler of its request gets an error, and may
+// answer.
 func (c *Client) MakeRoom() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/pairstream/pairstream/internal/base/display"
 )
 
-// Readiness knows whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent
+// Readiness reports whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent
 // use.
 type Readiness struct {
 	mu     sync.Mutex
@@ -32,7 +32,7 @@ func (r *Readiness) add(s *Instruments) {
 	r.stages = append(r.stages, s)
 }
 
-// Busy returns for how long the device has worked for each stage of the process.
+// Busy returns the busy time of the device for each stage of the process.
 func (r *Readiness) Busy() map[string]time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *Readiness) Busy() map[string]time.Duration {
 	return busy
 }
 
-// missing lists what the process waits for before it is ready.
+// missing lists the conditions that keep the process from being ready.
 func (r *Readiness) missing() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,8 +59,8 @@ func (r *Readiness) missing() []string {
 	return missing
 }
 
-// states are what lanes have to say: that they are parked, or what they wait for. The process is ready all the same,
-// for its other lanes; a restart would not help.
+// states lists the lanes that are parked or waiting. The process is ready anyway, for its other lanes; a restart would
+// not help.
 func (r *Readiness) states() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +78,8 @@ func (r *Readiness) states() []string {
 	return states
 }
 
-// httpServer answers at HTTP_ADDR and HEALTH_ADDR. Health has a listener of its own, so that readers of metrics who
-// take every connection do not make the process look dead.
+// httpServer serves HTTP_ADDR and HEALTH_ADDR. Health has a separate listener, so that readers of metrics who take
+// every connection do not make the process look dead.
 type httpServer struct {
 	limits    HTTPLimits
 	listeners []net.Listener
@@ -154,7 +154,7 @@ func (s *httpServer) close() {
 	}
 }
 
-// ServeOn answers requests until the server is closed. An error says what it served.
+// ServeOn answers requests until the server is closed. Its errors name the service.
 func ServeOn(server *http.Server, on net.Listener, what string) error {
 	if err := server.Serve(on); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving %s on %s: %w", what, on.Addr(), err)
@@ -162,14 +162,14 @@ func ServeOn(server *http.Server, on net.Listener, what string) error {
 	return nil
 }
 
-// IsLoopback reports whether a host is this machine by a name or address that nobody else's DNS can give.
+// IsLoopback reports whether a host is this machine, by a name or address that foreign DNS cannot give.
 func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// AsksLoopback reports whether a request names this machine. Another name that led here is somebody else's: a page in a
-// browser can reach loopback by way of its own DNS.
+// AsksLoopback reports whether a request names this machine. Another host name that led here belongs to someone else: a
+// page in a browser can reach loopback through its own DNS.
 func AsksLoopback(r *http.Request) bool {
 	name, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -178,15 +178,15 @@ func AsksLoopback(r *http.Request) bool {
 	return IsLoopback(strings.Trim(name, "[]"))
 }
 
-// minTokenBytes is the least length of a token: 16 characters are not guessed over HTTP.
+// minTokenBytes is the least length of a token: 16 characters cannot be guessed over HTTP.
 const minTokenBytes = 16
 
-// Door is an HTTP address that programs use, and that strangers must not.
+// Door is an HTTP address for programs, closed to strangers.
 type Door struct {
 	Name                string // such as "live search"
 	Addr                string
 	Token               display.Secret
-	AddrName, TokenName string // the settings
+	AddrName, TokenName string // names of the settings
 }
 
 // Validate refuses an address that others can reach without a token.
@@ -203,8 +203,8 @@ func (d Door) Validate() error {
 	return nil
 }
 
-// Guard lets only requests through that carry the token. Without one only this machine can reach the address, and what
-// a stranger's page sends through a browser here is refused.
+// Guard passes only requests that carry the token. Without a token only this machine can reach the address, and
+// requests from foreign pages in a browser here are refused.
 func (d Door) Guard(next http.Handler) http.Handler {
 	if d.Token == "" {
 		own := http.NewCrossOriginProtection().Handler(next)

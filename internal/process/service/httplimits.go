@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// HTTPLimits are what clients may take of a server.
+// HTTPLimits bound the clients of a server.
 type HTTPLimits struct {
 	Read, Write, Idle time.Duration
-	Connections       int // that have sent a whole head, at a time; others wait
+	Connections       int // with a whole head sent, at a time; others wait
 }
 
-// DefaultHTTPLimits leave room for profiles, which take 30 seconds unless they are asked for longer.
+// DefaultHTTPLimits leave time for profiles, which take 30 seconds by default.
 var DefaultHTTPLimits = HTTPLimits{Read: 10 * time.Second, Write: 2 * time.Minute, Idle: time.Minute, Connections: 128}
 
 const (
@@ -20,8 +20,8 @@ const (
 	httpMaxBodyBytes   = 1 << 20
 )
 
-// NewHTTPServer returns a server that gives no client more than its share of time and memory: slow and idle connections
-// are closed, at once where others wait, and headers and bodies that are too large are refused.
+// NewHTTPServer returns a server that bounds each client's time and memory: it closes slow and idle connections, at
+// once if others wait, and refuses headers and bodies that are too large.
 func NewHTTPServer(handler http.Handler, limits HTTPLimits) *http.Server {
 	return newServer(http.MaxBytesHandler(handler, httpMaxBodyBytes), limits)
 }
@@ -50,9 +50,8 @@ func NewUploadServer(handler http.Handler, limits HTTPLimits) *http.Server {
 	return server
 }
 
-// ListenHTTP listens on an address. A bounded number of connections that have sent a whole head have a place at a time,
-// and others wait. Without one they keep nobody out: the oldest of them goes first. It is for the servers of this
-// package.
+// ListenHTTP listens on an address, for the servers of this package. A bounded number of connections with a whole head
+// have a place, and others wait. Connections without a head keep none out: the oldest is closed first.
 func ListenHTTP(addr string, limits HTTPLimits) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Instruments are by what a stage is seen from outside: its log lines, its metrics besides those of the log, and
-// whether it is ready. All methods are safe for concurrent use.
+// Instruments make a stage visible from outside: its log lines, its metrics besides those of the log, and its
+// readiness. All methods are safe for concurrent use.
 type Instruments struct {
 	Log *slog.Logger
 
 	name       string
-	says       atomic.Pointer[func() string] // besides what lanes say; nil: nothing
+	says       atomic.Pointer[func() string] // in addition to the lanes' states; nil: nothing
 	registerer prometheus.Registerer
 	counters   *stream.Counters
 	loaded     atomic.Int64 // when the model was loaded, Unix nanoseconds
@@ -72,7 +72,7 @@ func (rt Runtime) NewInstruments(name string, counters *stream.Counters) (*Instr
 	return i, nil
 }
 
-// Register registers what only this stage reports.
+// Register registers metrics of this stage alone.
 func (i *Instruments) Register(collectors ...prometheus.Collector) error {
 	var problems []error
 	for _, c := range collectors {
@@ -83,25 +83,25 @@ func (i *Instruments) Register(collectors ...prometheus.Collector) error {
 	return errors.Join(problems...)
 }
 
-// Says sets what the stage says of itself when it is asked whether it is ready. An empty text is nothing.
+// Says sets the stage's own part of the answer about readiness. An empty text adds nothing.
 func (i *Instruments) Says(what func() string) { i.says.Store(&what) }
 
-// Counters returns those that the log keeps.
+// Counters returns the log's counters of the stage.
 func (i *Instruments) Counters() *stream.Counters { return i.counters }
 
-// UseDevice sets the clock that tells how long the stage's device has worked.
+// UseDevice sets the clock of the stage's device time.
 func (i *Instruments) UseDevice(busy func() time.Duration) { i.device.Store(&busy) }
 
-// Loaded notes that the stage's model is loaded; where it has none, that the stage begins.
+// Loaded records that the stage's model is loaded, or that a stage without a model begins.
 func (i *Instruments) Loaded() { i.loaded.Store(time.Now().UnixNano()) }
 
-// PairsIn counts pairs that were taken up.
+// PairsIn counts input pairs.
 func (i *Instruments) PairsIn(n int) { i.in.Add(float64(n)) }
 
-// PairsOut counts pairs in what was made.
+// PairsOut counts output pairs.
 func (i *Instruments) PairsOut(n int) { i.out.Add(float64(n)) }
 
-// Masked counts images that the stage has masked in a batch of a group, and says so in the log.
+// Masked counts images that the stage has masked in a batch of a group, and logs them.
 func (i *Instruments) Masked(group schemas.GroupID, masks []schemas.Mask) {
 	if len(masks) == 0 {
 		return
@@ -112,7 +112,7 @@ func (i *Instruments) Masked(group schemas.GroupID, masks []schemas.Mask) {
 	i.Log.Warn("masking images that are not usable any more", keyGroupID, group.String(), keyCount, len(masks), keyReason, masks[0].Reason)
 }
 
-// Batch begins a batch; the function that it returns ends it.
+// Batch begins a batch; the returned function ends it.
 func (i *Instruments) Batch() (end func()) {
 	started := time.Now()
 	i.processor.begin(started)
@@ -130,8 +130,8 @@ func (i *Instruments) busy() time.Duration {
 	return i.processor.until(time.Now())
 }
 
-// waiting returns the idle time since the model was loaded. It never goes back, as counters must not, although a device
-// counts a job's time only when the job ends.
+// waiting returns the idle time since the model was loaded. It never decreases, as a counter must not, although a
+// device counts a job's time only at the end of the job.
 func (i *Instruments) waiting() time.Duration {
 	loaded := i.loaded.Load()
 	if loaded == 0 {
@@ -149,7 +149,7 @@ func (i *Instruments) waiting() time.Duration {
 	}
 }
 
-// missing says what the stage waits for before it is ready; empty: it is.
+// missing describes the stage's missing condition for readiness; empty: it is ready.
 func (i *Instruments) missing() string {
 	switch {
 	case i.loaded.Load() == 0:
@@ -160,7 +160,7 @@ func (i *Instruments) missing() string {
 	return ""
 }
 
-// busyTime adds up the time in which at least one of several things goes on.
+// busyTime adds up the time in which at least one of several activities runs.
 type busyTime struct {
 	mu    sync.Mutex
 	going int

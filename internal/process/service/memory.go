@@ -13,13 +13,12 @@ import (
 	"strings"
 )
 
-// memoryShare is the part of the memory of a control group that Go may use before it collects without pause. The rest
-// is for stacks, libraries and files in memory that count as well.
+// memoryShare is the part of a control group's memory that Go may use before it collects continuously. The rest is for
+// stacks, libraries and files in memory, which count too.
 const memoryShare = 0.9
 
-// LimitMemory gives the Go runtime nine tenths of the memory that the process's control group may use, unless
-// GOMEMLIMIT says otherwise. Without it, Go lets garbage grow until the kernel ends the process. It tells warn why it
-// cannot.
+// LimitMemory gives the Go runtime nine tenths of the memory limit of the process's control group, unless GOMEMLIMIT is
+// set. Otherwise Go lets garbage grow until the kernel kills the process. It reports failures to warn.
 func LimitMemory(warn io.Writer) { limitMemory(os.DirFS("/"), warn) }
 
 func limitMemory(root fs.FS, warn io.Writer) {
@@ -43,14 +42,14 @@ func CacheBytes(n int64) int64 {
 	return 256 << 20
 }
 
-// Where the kernel says which groups a process is in, and what they may use.
+// The kernel's files about the process's control groups and their limits.
 const (
 	groupsOfProcess = "proc/self/cgroup"
 	groupsMounted   = "sys/fs/cgroup"
 )
 
-// groupLimit returns the least memory limit of the control groups that this process is in, of either version of control
-// groups. root is the file system. Found is false where no group has a limit, or the system has none.
+// groupLimit returns the least memory limit of the process's control groups, of either version. root is the file
+// system. found is false if no group has a limit, or the system has no control groups.
 func groupLimit(root fs.FS) (limit uint64, found bool, err error) {
 	raw, err := fs.ReadFile(root, groupsOfProcess)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,13 +70,13 @@ func groupLimit(root fs.FS) (limit uint64, found bool, err error) {
 		} else if parts[0] != "0" || parts[1] != "" {
 			continue
 		}
-		// In a container the path may be that of the host. The group itself is then where the groups are mounted.
+		// In a container the path may be the host's. The group itself is then at the mount point.
 		for at := path.Clean("/" + parts[2]); ; at = path.Dir(at) {
 			text, err := fs.ReadFile(root, path.Join(mounted, at, name))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return 0, false, err
 			}
-			// "max", and what version 1 says for no limit, are no numbers that memory can have.
+			// "max", and version 1's value for no limit, are not possible sizes of memory.
 			if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && n < 1<<60 && (!found || n < limit) {
 				limit, found = n, true
 			}

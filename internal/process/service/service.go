@@ -1,9 +1,8 @@
-// Package service is what every pairstream process has around its stage: settings from the environment, a logger, an
-// HTTP server for metrics and health, a clean end on SIGINT and SIGTERM, and one place that turns errors into an exit
-// code.
+// Package service surrounds the stage in every pairstream process: settings from the environment, a logger, an HTTP
+// server for metrics and health, a clean end on SIGINT and SIGTERM, and one place that turns errors into an exit code.
 //
-// The main of a stage calls [Main] with the stage's run function, or that of internal/model/device if it needs tensors.
-// Nothing else exits the process.
+// The main of a stage calls [Main] with the stage's run function, or the Main of internal/model/device if it needs
+// tensors. Nothing else exits the process.
 package service
 
 import (
@@ -53,10 +52,10 @@ func (p Process) Validate() error {
 	return l.Err()
 }
 
-// NewLogger returns the logger that the settings ask for; they have been validated.
+// NewLogger returns the logger of validated settings.
 func (p Process) NewLogger(w io.Writer) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(p.LogLevel)) // Validate has refused what does not parse
+	_ = level.UnmarshalText([]byte(p.LogLevel)) // Validate has refused invalid levels
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: display.Attr}
 	if p.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
@@ -64,7 +63,7 @@ func (p Process) NewLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// Runtime is what the stages of a process are seen by: one logger, one registry of metrics, one answer to /readyz.
+// Runtime is shared by the stages of a process: one logger, one registry of metrics, one answer to /readyz.
 type Runtime struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
@@ -83,7 +82,7 @@ func NewRuntime(log *slog.Logger) Runtime {
 	return Runtime{Log: log, Registry: r, Ready: new(Readiness)}
 }
 
-// LogStart logs the effective settings, and how the environment departs from its recipe.
+// LogStart logs the effective settings, and their differences from the recipe.
 func (rt Runtime) LogStart(cfg any, environ map[string]string) error {
 	differences, err := recipe.Differences(environ)
 	if err != nil {
@@ -96,18 +95,18 @@ func (rt Runtime) LogStart(cfg any, environ map[string]string) error {
 	return nil
 }
 
-// Config is what the process of one stage reads from its environment; S are the stage's own settings.
+// Config holds the settings of the process of one stage; S are the stage's own settings.
 type Config[S any] struct {
 	Process Process
 	Stream  stream.Config
 	Stage   S
 }
 
-// Validate refuses settings of the stage with which a record can be larger than its topic takes.
+// Validate refuses settings of the stage that allow a record larger than its topic accepts.
 func (c Config[S]) Validate() error { return ValidateRecords(c.Stage, c.Stream.MaxMessageBytes) }
 
-// ValidateRecords refuses settings of a stage with which a record can be larger than its topic takes. It passes over
-// settings that say nothing about the size of records.
+// ValidateRecords refuses settings of a stage that allow a record larger than its topic accepts. It ignores settings
+// without an effect on the size of records.
 func ValidateRecords(stage any, most int) error {
 	if s, ok := stage.(interface{ ValidateRecords(most int) error }); ok {
 		return s.ValidateRecords(most)
@@ -115,12 +114,12 @@ func ValidateRecords(stage any, most int) error {
 	return nil
 }
 
-// NoFacts are those of a program that computes with no tensors.
+// NoFacts are the facts of a program without tensors.
 func NoFacts() []string { return nil }
 
-// Main parses the environment, connects to the log and runs a stage as a process of its own, until the stage ends or a
-// signal comes. It exits: with 0 after a clean end, else with 1 and one clear line for each problem. `NAME --version`
-// says which build it is, with facts.
+// Main parses the environment, connects to the log and runs a stage as a process, until the stage ends or a signal
+// comes. It exits with 0 after a clean end, otherwise with 1 and one clear line for each problem. `NAME --version`
+// prints the build, with facts.
 func Main[S any](name string, facts func() []string, run func(context.Context, *stream.Log, *Instruments, S) error) {
 	if version.Asked(os.Stdout, name, os.Args[1:], facts) {
 		return
@@ -156,8 +155,8 @@ func runAlone[S any](ctx context.Context, name string, run func(context.Context,
 	})
 }
 
-// Exit ends the process: with 0 when err is nil or says only that the process was asked to stop, else with 1 after
-// printing err, a line for each problem.
+// Exit ends the process: with 0 if err is nil or only an interruption, otherwise with 1 after printing err, a line for
+// each problem.
 func Exit(name string, err error) { os.Exit(report(os.Stderr, name, err)) }
 
 // report prints the problems of err, and returns the exit code.
@@ -174,7 +173,7 @@ func report(w io.Writer, name string, err error) int {
 // Serve runs work beside the HTTP server; the server ends when the work does.
 func Serve(ctx context.Context, process Process, rt Runtime, work func(context.Context) error) error {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // garbage of records and images adds half of what is in use, not as much again
+		debug.SetGCPercent(50) // garbage of records and images adds half of the live memory, not all of it again
 	}
 	if process.HTTPAddr == "" && process.HealthAddr == "" {
 		return work(ctx)
@@ -208,7 +207,7 @@ func OpenLog(ctx context.Context, rt Runtime, cfg stream.Config) (*stream.Log, e
 	return log, nil
 }
 
-// Run is what the stages of a run have in common.
+// Run holds the settings that the stages of a run share.
 type Run struct {
 	Seed uint64 `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
 }

@@ -1,17 +1,18 @@
 // Package cpu finds the exact neighbours and clusters of a group on the processor, with C++ kernels of its own.
 //
-// In go matrices of rows and parameters; out come the positions that internal/neighbors/knn defines. The kernels walk over tiles of
-// V V^T and V T^T, never hold a D x D matrix, and decide by the canonical scores of internal/neighbors/knn.
+// It takes matrices of rows and parameters, and returns the positions that internal/neighbors/knn defines. The kernels
+// walk over tiles of V V^T and V T^T, never hold a D x D matrix, and decide by the canonical scores of
+// internal/neighbors/knn.
 //
-// How the engine is quick and exact at once: candidates are found with rows rounded to 16-bit fixed point, whose dot
-// products are exact integers and twice as fast as those of float32. The rounding error of an integer product is
-// bounded by the rows' measured residuals (Cauchy-Schwarz). What the bound leaves open is decided by the canonical
-// float64 score. V V^T is symmetric, so only half of it is computed. Membership in T2V_k2 is a count of larger scores
-// against at most k1 thresholds per text.
+// The engine is both fast and exact. It finds candidates with rows rounded to 16-bit fixed point, whose dot products
+// are exact integers and twice as fast as those of float32. The rows' measured residuals bound the rounding error of an
+// integer product (Cauchy-Schwarz). The canonical float64 score decides the cases that the bound leaves open. V V^T is
+// symmetric, so only half of it is computed. Membership in T2V_k2 is a count of larger scores against at most k1
+// thresholds per text.
 //
 // Guarantees:
 //
-//  1. What the engine returns is what package reference returns, on every processor and with any number of threads.
+//  1. The engine returns the same as package reference, on every processor and with any number of threads.
 //  2. A C++ exception becomes an error, and no call leaves a C++ handle behind: [Live] counts them.
 //
 // The C++ code runs on the calling thread and starts none; the engine spreads tiles over goroutines.
@@ -41,11 +42,11 @@ var (
 	_ knn.Searcher = Engine{}
 )
 
-// Live returns the number of C++ handles that were not closed.
+// Live returns the number of open C++ handles.
 func Live() int64 { return int64(C.ps_live_handles()) }
 
-// UseInstructions makes the engine use another instruction set that this processor has; "" goes back to the widest. It
-// exists for tests and benchmarks: results are the same with all of them.
+// UseInstructions makes the engine use another instruction set of this processor; "" selects the widest. It exists for
+// tests and benchmarks: all give the same results.
 func UseInstructions(name string) error {
 	text := C.CString(name)
 	defer C.free(unsafe.Pointer(text))
@@ -71,7 +72,7 @@ func doubles(x []float64) *C.double {
 	return (*C.double)(unsafe.SliceData(x))
 }
 
-// pinned returns the matrix for C++, which may keep the pointer until the pinner lets go.
+// pinned returns the matrix for C++, which may keep the pointer until the pinner is unpinned.
 func pinned(pin *runtime.Pinner, m knn.Matrix) C.ps_rows {
 	rows := C.ps_rows{n: C.int64_t(m.Rows), d: C.int32_t(m.Dim)}
 	if m.Floats != nil {

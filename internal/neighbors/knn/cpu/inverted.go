@@ -14,8 +14,8 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
 
-// lists are inverted lists whose entries are 8-bit codes: dim + 8 bytes a row. A search scans codes, and compares the query
-// with the float16 rows of what comes close. Lists share their parts with those that they were made from.
+// lists are inverted lists whose entries are 8-bit codes: dim + 8 bytes a row. A search scans codes, and compares the
+// query with the float16 rows of the closest ones. Lists share parts with the lists that they extend.
 type lists struct {
 	handle *C.ps_lists
 	dim, n int

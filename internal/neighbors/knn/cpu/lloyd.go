@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
 
-// meansClusters is how many clusters one task averages.
+// meansClusters is the number of clusters that one task averages.
 const meansClusters = 16
 
 // KMeans implements [knn.Engine]. Beside the matrix it takes 28 bytes per row.
@@ -56,7 +56,8 @@ func (Engine) Assign(ctx context.Context, x knn.Matrix, centroids []float32, thr
 	return assign, nil
 }
 
-// scoresChunk is how many scores one call computes: few, so that the threads share what first centroids need.
+// scoresChunk is the number of scores that one call computes: few, so that the threads share the work of the first
+// centroids.
 const scoresChunk = 512
 
 // Scores implements [knn.Scorer].

@@ -74,8 +74,8 @@ func (s *search) run(ctx context.Context, out knn.Result) error {
 	return nil
 }
 
-// images computes the upper triangle of V V^T, diagonal by diagonal: the main one first, as it gives every row a
-// threshold that keeps most of what follows out of its candidates, and neighbours in time touch different blocks.
+// images computes the upper triangle of V V^T, diagonal by diagonal. The main diagonal comes first, because it gives
+// every row a threshold that rejects most later products. Consecutive tiles touch different blocks.
 func (s *search) images(ctx context.Context, v2v []int32) error {
 	if err := check("beginning", C.ps_neighbors_begin_images(s.handle)); err != nil {
 		return err

@@ -56,12 +56,12 @@ type search struct {
 	workers int
 	columns []int32 // of the result: rows x k
 	owners  *owners // of members that are no neighbours of one another; nil: x and y are of different kinds
-	// also, if any, does more with a tile, which then has groups of this size by columns.
+	// also, if not nil, processes each tile further, which then has groups of this size by columns.
 	also    func(s *torch.Scope, t *tile, submit func(job) error) error
 	foldCol int64
 }
 
-// run goes over the rows block by block. The processor scores what is found in a block while the device is at the next.
+// run processes the rows block by block. The processor scores the hits of a block while the device works on the next.
 func (q *search) run(ctx context.Context) error {
 	return overlapped(ctx, func(ctx context.Context, submit func(job) error) error {
 		for _, rows := range blocks(q.x.Rows, q.e.o.Rows) {
@@ -108,7 +108,7 @@ func (q *search) block(ctx context.Context, rows block, submit func(job) error) 
 	return q.e.worker.Do(ctx, b.flush)
 }
 
-// best is a search within a block of rows, which goes on from tile to tile.
+// best is a search within a block of rows, continued from tile to tile.
 type best struct {
 	q     *search
 	rows  block
@@ -123,18 +123,18 @@ func (b *best) free() {
 	b.kept.free()
 }
 
-// floors returns the values below which products do not matter.
+// floors returns the values below which products can be dropped.
 func (b *best) floors(s *torch.Scope) *torch.Tensor {
 	return s.AddScalar(s.Select(b.largest, 1, int64(b.q.k)-1), -b.q.a.reach())
 }
 
-// raises tells whether tile i of a block of rows raises the floors: 0 and the powers of two do. Floors that stay low
-// keep more products, and never fewer. From one raise to the next about k products of a row are above its floor.
-// Together that is k log2(n) of n tiles, where raises in all would keep k ln(n). It costs less than the k largest
-// maxima in every tile.
+// raises reports whether tile i of a block of rows raises the floors: tile 0 and the powers of two do. Low floors keep
+// more products, and never fewer. Between two raises about k products of a row are above its floor. Together that is k
+// log2(n) for n tiles, where raising in every tile would keep k ln(n). It costs less than finding the k largest maxima
+// in every tile.
 func raises(i int) bool { return i&(i-1) == 0 }
 
-// take keeps what a tile has above the floors, and raises the floors first if asked to.
+// take keeps the products of a tile above the floors, and raises the floors first if asked to.
 func (b *best) take(s *torch.Scope, t *tile, raise bool) error {
 	side := t.byRow(s, b.q.e.limit())
 	k := int64(b.q.k)
@@ -155,7 +155,7 @@ func (b *best) take(s *torch.Scope, t *tile, raise bool) error {
 	})
 }
 
-// flush hands on what was kept and still matters, since the floors have risen meanwhile.
+// flush passes on the kept products that are still above the floors, which have risen meanwhile.
 func (b *best) flush(s *torch.Scope) error {
 	if b.kept.n == 0 {
 		return nil

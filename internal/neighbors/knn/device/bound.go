@@ -43,7 +43,7 @@ func norm(ctx context.Context, m knn.Matrix, workers int) (float64, error) {
 	return out, nil
 }
 
-// arithmetic says how products are computed, and how far a value may be from the score.
+// arithmetic describes the computation of products, and the maximum distance of a value from the score.
 type arithmetic struct {
 	dtype torch.DType // of the factors and the products
 	round bool        // on the processor: compute in float32 and round to float16
@@ -51,18 +51,18 @@ type arithmetic struct {
 	eps   float64
 }
 
-// arithmetic chooses the arithmetic for the products of rows with these norms.
+// arithmetic chooses the computation for the products of rows with these norms.
 //
 // Let d be their length, n = |x||y|, u = 2^-24 and g = d u / (1 - d u). Float32 sums of products, in any order and
 // fused or not, are within g sum|x_i y_i| <= g n of the exact sum. (See Higham, Accuracy and Stability of Numerical
-// Algorithms, section 3.1, and Cauchy-Schwarz.) A GPU adds several products at once and cuts off what does not fit,
-// which is at most four times as much. Two more errors come on top:
+// Algorithms, section 3.1, and Cauchy-Schwarz.) A GPU adds several products at once and truncates the sum, which is at
+// most four times as much. Two more errors add to that:
 //
 //   - float16 rows are multiplied as they are, and the sum is rounded to float16: (1+4g) n 2^-11, and 2^-25 where the
 //     result is subnormal.
 //   - float32 rows may be cut to ten bits first (TF32, which is a setting of the whole process): (2 2^-10 + 2^-20) n.
 //
-// Where products vanish as subnormals d 2^-126 is lost: 1e-30 covers that.
+// Products that vanish as subnormals lose d 2^-126: 1e-30 covers that.
 func (e *Engine) arithmetic(dim int, halves bool, x, y float64) (arithmetic, error) {
 	n := x * y
 	if !(n <= longestFloat) {
@@ -89,8 +89,8 @@ func (e *Engine) arithmetic(dim int, halves bool, x, y float64) (arithmetic, err
 	return a, nil
 }
 
-// reach returns how far below the k-th best value products matter. It is 2 eps, and what the device loses in
-// subtracting it.
+// reach returns the distance below the k-th best value at which products can still matter. It is 2 eps, and the
+// device's rounding in the subtraction.
 func (a arithmetic) reach() float64 { return 2*a.eps + 0x1p-22*a.norm }
 
 // below and above return the float32 values next to x, or x itself.

@@ -92,10 +92,10 @@ func newLists(x, y knn.Matrix, a arithmetic, rows block, k, workers int, columns
 	}
 }
 
-// lineChunk is how many rows' hits one task scores.
+// lineChunk is the number of rows whose hits one task scores.
 const lineChunk = 32
 
-// merge offers what was found, each product once.
+// merge offers the hits, each product once.
 func (l *lists) merge(ctx context.Context, f found) error {
 	order, starts := f.byLine(l.rows)
 	chunks := blocks(int(l.rows.n), lineChunk)

@@ -48,7 +48,7 @@ func (e *Engine) Assign(ctx context.Context, x knn.Matrix, centroids []float32, 
 	return assign, nil
 }
 
-// scoresChunk is how many scores one task computes.
+// scoresChunk is the number of scores that one task computes.
 const scoresChunk = 1024
 
 // Scores implements [knn.Scorer], on the processor.
@@ -115,7 +115,7 @@ func (l *lloyd) SetCentroids(centroids []float32) (err error) {
 		return fmt.Errorf("a centroid of norm %g, want one whose square is at most %g", longest, 2*longestFloat)
 	}
 	l.a.norm += half
-	l.a.eps += 0x1p-22 * l.a.norm // half the square is rounded, and so is what is left of the product
+	l.a.eps += 0x1p-22 * l.a.norm // half the square is rounded, and so is the difference
 	return nil
 }
 
@@ -159,7 +159,7 @@ func (l *lloyd) Assign(ctx context.Context, assign []int32) (changed int64, err 
 }
 
 // candidates finds the centroids whose value is within reach of the row's best one. Lines are counted from the block's
-// first row, places are centroids.
+// first row; positions are centroids.
 func (l *lloyd) candidates(s *torch.Scope, rows block, centroids, halves *torch.Tensor) hits {
 	values := s.Sub(product(s, l.x.block(s, rows, torch.Float32), centroids), halves)
 	floors := s.AddScalar(s.Max(values, 1), -l.a.reach())
@@ -169,8 +169,8 @@ func (l *lloyd) candidates(s *torch.Scope, rows block, centroids, halves *torch.
 	return hits{line, centroid, s.IndexSelect(s.Reshape(values, -1), 0, at)}
 }
 
-// choose gives every row its nearest centroid, and returns how many rows changed theirs. A single candidate needs no
-// score.
+// choose gives every row its nearest centroid, and returns the number of rows that changed theirs. A single candidate
+// needs no score.
 func (l *lloyd) choose(ctx context.Context, rows block, f found, assign []int32) (int64, error) {
 	order, starts := f.byLine(block{0, rows.n})
 	chunks := blocks(len(assign), lineChunk)
@@ -210,7 +210,7 @@ func (l *lloyd) choose(ctx context.Context, rows block, f found, assign []int32)
 	return total, err
 }
 
-// meansClusters is how many clusters one task averages.
+// meansClusters is the number of clusters that one task averages.
 const meansClusters = 4
 
 // Means implements [knn.Kernel].

@@ -8,14 +8,14 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
 
-// matrix is a matrix on the device, and where it came from.
+// matrix is a matrix on the device, with its origin.
 type matrix struct {
 	knn.Matrix
 	rows *torch.Tensor
 	norm float64
 }
 
-// upload measures a matrix and copies it to the device, block by block so that no second copy is made on the way.
+// upload measures a matrix and copies it to the device, block by block, to avoid a second copy.
 func (e *Engine) upload(ctx context.Context, m knn.Matrix, workers int) (_ *matrix, err error) {
 	out := &matrix{Matrix: m}
 	if out.norm, err = norm(ctx, m, workers); err != nil {

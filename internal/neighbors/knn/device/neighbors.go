@@ -52,8 +52,8 @@ func (e *Engine) neighbors(ctx context.Context, v, t knn.Matrix, p knn.Params) (
 	return out, nil
 }
 
-// amongImages goes over the rows of V V^T. The matrix is symmetric, but half the products would ask for floors of all
-// rows and columns at once. Most of a GPU's time goes into reading the products, not into computing them.
+// amongImages processes the rows of V V^T. The matrix is symmetric, but computing half of it would need the floors of
+// all rows and columns at once. Most of a GPU's time goes into reading the products, not into computing them.
 func (e *Engine) amongImages(ctx context.Context, images *matrix, p knn.Params, v2v []int32) error {
 	a, err := e.arithmetic(images.Dim, images.Halves != nil, images.norm, images.norm)
 	if err != nil {
@@ -63,7 +63,7 @@ func (e *Engine) amongImages(ctx context.Context, images *matrix, p knn.Params, 
 	return q.run(ctx)
 }
 
-// amongTexts goes over V T^T, by rows for V2T and by columns for T2V.
+// amongTexts processes V T^T, by rows for V2T and by columns for T2V.
 func (e *Engine) amongTexts(ctx context.Context, images, texts *matrix, p knn.Params, out knn.Result) error {
 	a, err := e.arithmetic(images.Dim, images.Halves != nil && texts.Halves != nil, images.norm, texts.norm)
 	if err != nil {

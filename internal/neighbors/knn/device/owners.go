@@ -8,9 +8,9 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// owners know which members show the same image and are therefore no neighbours of one another.
+// owners tell which members show the same image, and so are no neighbours of one another.
 type owners struct {
-	owner []int32 // nil: everyone has an image of its own
+	owner []int32 // nil: every member has a different image
 	order []int32 // members by owner, then by position
 	from  []int32 // of every member: its owner's members are order[from:to]
 	to    []int32
@@ -51,10 +51,10 @@ type member struct {
 	same int32
 }
 
-// few is how many members an image may have, on the average of a block, to be masked one by one.
+// few is the average number of members per image in a block up to which they are masked one by one.
 const few = 64
 
-// masks lists, for every block of columns, the members that show the image of one of the rows. all reports that they
+// masks lists, for every block of columns, the members that show the image of one of the rows. all reports that there
 // are too many to list.
 func (o *owners) masks(rows block, columns []block) (out [][]member, all bool) {
 	if o.owner != nil {
@@ -88,12 +88,12 @@ func mask(s *torch.Scope, t *tile, members []member) {
 	s.Reshape(t.products, -1).IndexFill(0, s.Int64s(places, int64(len(places))), math.Inf(-1))
 }
 
-// maskAll does what mask does by comparing the owners of all rows and columns of a tile.
+// maskAll is mask by comparison of the owners of all rows and columns of a tile.
 func (o *owners) maskAll(s *torch.Scope, t *tile) {
 	numbers := func(b block, places int64) *torch.Tensor {
 		out := make([]int64, places)
 		for i := range out {
-			out[i] = math.MinInt64 // no owner: what fills up a group is -inf already
+			out[i] = math.MinInt64 // no owner: the padding of a group is -inf already
 			if int64(i) < b.n {
 				out[i] = int64(o.owner[b.from+int64(i)])
 			}

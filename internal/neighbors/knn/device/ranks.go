@@ -9,7 +9,7 @@ import (
 )
 
 // ranks counts, for every text and each V2V neighbour of its image, the images that the text scores above that
-// neighbour. The neighbour is one of the text's T2V_k2 when they are fewer than k2.
+// neighbour. The neighbour is in the text's T2V_k2 if they are fewer than k2.
 type ranks struct {
 	v, t    *matrix
 	a       arithmetic
@@ -22,8 +22,8 @@ type ranks struct {
 	within []int32   // images above it among those whose values are within eps of it, counted here
 
 	// These are on the device, [members, k1]. A value below low is surely below a neighbour's score, and one above high
-	// surely above it. above counts the images that are surely above. Where k2 of them are known, low and high are +inf,
-	// and nothing is counted any more.
+	// surely above it. above counts the images that are surely above. Once it reaches k2, low and high are +inf, and
+	// counting stops.
 	low, high, above *torch.Tensor
 }
 
@@ -96,7 +96,7 @@ func (r *ranks) bounds(at int) (low, high float32) {
 	return below(r.scores[at] - r.a.eps), above(r.scores[at] + r.a.eps)
 }
 
-// count goes over the columns of a tile of V T^T.
+// count processes the columns of a tile of V T^T.
 func (r *ranks) count(s *torch.Scope, t *tile, submit func(job) error) error {
 	side := t.byColumn(s, r.e.limit())
 	low, high, sums := r.part(s, r.low, t), r.part(s, r.high, t), r.part(s, r.above, t)
@@ -116,8 +116,8 @@ func (r *ranks) count(s *torch.Scope, t *tile, submit func(job) error) error {
 	})
 }
 
-// add counts what is true in surely [hits, k1]. It adds single numbers in memory. libtorch would add whole rows a
-// thousand times slower on the processor.
+// add counts the true values in surely [hits, k1]. It adds single numbers in memory, because libtorch would add whole
+// rows a thousand times slower on the processor.
 func (r *ranks) add(s *torch.Scope, sums, lines, surely *torch.Tensor) {
 	found := s.NonZero(surely)
 	line := s.IndexSelect(lines, 0, s.Select(found, 1, 0))
@@ -130,8 +130,8 @@ func (r *ranks) part(s *torch.Scope, of *torch.Tensor, t *tile) *torch.Tensor {
 	return s.Narrow(of, 0, t.columns.from, t.columns.n)
 }
 
-// settle gives up on neighbours that are behind k2 images already. It counts one image of each group whose maximum is
-// surely above. So few products of a tile are looked at one by one, even in the first tiles.
+// settle drops neighbours that already have k2 images above them. It counts one image of each group whose maximum is
+// surely above. So few products of a tile are examined one by one, even in the first tiles.
 func (r *ranks) settle(s *torch.Scope, side *side, low, high, sums *torch.Tensor) {
 	var groups []*torch.Tensor
 	for m := range r.k1 {
@@ -144,7 +144,7 @@ func (r *ranks) settle(s *torch.Scope, side *side, low, high, sums *torch.Tensor
 	high.CopyFrom(s.MaskedFill(high, behind, math.Inf(1)))
 }
 
-// decide scores images whose values the bound leaves open, and counts those that come before a text's neighbours.
+// decide scores images whose values the bound leaves open, and counts those that precede a text's neighbours.
 func (r *ranks) decide(ctx context.Context, f found, texts block) error {
 	order, starts := f.byLine(texts)
 	chunks := blocks(int(texts.n), lineChunk)
@@ -169,8 +169,8 @@ func (r *ranks) decide(ctx context.Context, f found, texts block) error {
 	})
 }
 
-// place adds an image to the counts of the neighbours that it comes before, where the device has not done so. Ties go
-// to the lower position.
+// place adds an image to the counts of the neighbours that it precedes, unless the device has done so. Ties go to the
+// lower position.
 func (r *ranks) place(text int64, image int32, value float32, score float64) {
 	for m := range r.k1 {
 		at := int(text)*r.k1 + m
@@ -187,7 +187,7 @@ func (r *ranks) place(text int64, image int32, value float32, score float64) {
 	}
 }
 
-// write keeps, in se, the neighbours that are among their texts' T2V_k2.
+// write keeps, in se, the neighbours that are in their texts' T2V_k2.
 func (r *ranks) write(ctx context.Context, se []int32) error {
 	for _, b := range blocks(r.t.Rows, r.e.o.Columns) {
 		var above []int64

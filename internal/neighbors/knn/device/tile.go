@@ -6,11 +6,11 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// maxFold is how many products share a maximum. Finding the maxima reads every product once. After that only one
-// product in maxFold is looked at, and those of groups with a large maximum.
+// maxFold is the number of products that share a maximum. Finding the maxima reads every product once. After that only
+// one product in maxFold is examined, and the products of groups with a large maximum.
 const maxFold = 32
 
-// fold returns the number of products in a group. It leaves some times more groups than the number of best products.
+// fold returns the number of products in a group, so that there are several times more groups than best products.
 func fold(products int64, best int) int64 {
 	f := int64(maxFold)
 	for f > 1 && products/f < 4*int64(best) {
@@ -19,16 +19,16 @@ func fold(products int64, best int) int64 {
 	return f
 }
 
-// tile is the products of a block of rows and a block of columns (rows of another matrix).
+// tile holds the products of a block of rows and a block of columns (rows of another matrix).
 type tile struct {
 	rows, columns block
-	// products has -inf in the places beyond the blocks, which fill up the last groups.
+	// products is -inf outside the blocks, where it fills up the last groups.
 	products         *torch.Tensor
 	foldRow, foldCol int64 // sizes of groups along a row, and along a column
 }
 
-// side is one way to look at a tile. Its lines are rows or columns, and each falls into groups, which take products at
-// a constant distance.
+// side is one view of a tile. Its lines are rows or columns, and each is divided into groups of products at a constant
+// distance.
 type side struct {
 	maxima                *torch.Tensor // [lines, groups], float32
 	lines, groups, fold   int64
@@ -38,8 +38,8 @@ type side struct {
 	limit                 int64
 }
 
-// multiply computes a tile. best is how many products per row the caller wants; foldCol is 0 when nobody asks by
-// columns.
+// multiply computes a tile. best is the number of products per row that the caller wants; foldCol is 0 without a search
+// by columns.
 func (a arithmetic) multiply(s *torch.Scope, x, y *matrix, rows, columns block, best int, foldCol int64) *tile {
 	t := &tile{rows: rows, columns: columns, foldRow: fold(columns.n, best), foldCol: max(foldCol, 1)}
 	t.products = product(s, x.block(s, rows, a.dtype), y.block(s, columns, a.dtype))
@@ -92,22 +92,21 @@ func (t *tile) byColumn(s *torch.Scope, limit int64) *side {
 	}
 }
 
-// number returns a constant for computing places. libtorch would convert places to floats if the constant were a Go
-// number.
+// number returns a constant for computing positions. libtorch would convert positions to floats if the constant were a
+// Go number.
 func number(s *torch.Scope, n int64) *torch.Tensor { return s.Full(float64(n), torch.Int64) }
 
-// hits are products: line and place of each, counted from the start of the matrices, and values in float32.
+// hits are products: line and position of each, counted from the start of the matrices, and values in float32.
 type hits struct{ lines, places, values *torch.Tensor }
 
-// each finds the products that are not below their line's floor, and hands them on in portions.
+// each finds the products that are not below their line's floor, and passes them on in portions.
 func (v *side) each(s *torch.Scope, floors *torch.Tensor, take func(*torch.Scope, hits) error) error {
-	// The padding of the groups is -inf, and stays out whatever the floor.
+	// The padding of the groups is -inf, and is excluded by any floor.
 	floors = s.Unsqueeze(s.Clamp(floors, -math.MaxFloat32, math.Inf(1)), 1)
 	return v.within(s, floors, block{0, v.lines}, take)
 }
 
-// within does what each does for some of the lines. It halves them while there are more hits than may be gathered at
-// once.
+// within is each for some of the lines. It halves them while there are more hits than may be gathered at once.
 func (v *side) within(s *torch.Scope, floors *torch.Tensor, lines block, take func(*torch.Scope, hits) error) error {
 	return s.Nest(func(s *torch.Scope) error {
 		some := s.Narrow(floors, 0, lines.from, lines.n)

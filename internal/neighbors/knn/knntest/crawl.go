@@ -1,7 +1,7 @@
-// Package knntest draws embeddings such as a crawl brings, for benchmarks of whatever searches among them, and holds
-// the searches and clusterings that every engine has to get right.
+// Package knntest draws embeddings like those of a crawl, for benchmarks of searches, and holds the searches and
+// clusterings that every engine must get right.
 //
-// What is drawn is a function of the generator that it is given, and comes in one order. A Crawl is for one goroutine.
+// The embeddings are a function of the generator, in a fixed order. A Crawl is for one goroutine.
 package knntest
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 )
 
-// UnitRows draws n unit rows around some centres; crowd is the share of a row that is its centre's.
+// UnitRows draws n unit rows around some centres; crowd is the weight of the centre in a row.
 func UnitRows(r *rand.Rand, n, dim, centres int, crowd float64) []float32 {
 	centre := make([]float64, centres*dim)
 	for i := range centre {
@@ -48,8 +48,7 @@ type Group struct {
 	P    knn.Params
 }
 
-// Groups returns searches that an engine may get wrong, small enough for package reference. Every one comes in float16
-// and in float32.
+// Groups returns difficult searches, small enough for package reference. Each comes in float16 and in float32.
 func Groups() []Group {
 	var out []Group
 	add := func(name string, n, dim, centres int, crowd float64, p knn.Params, change func(v, t []float32, p *knn.Params)) {
@@ -83,7 +82,7 @@ func Groups() []Group {
 		}
 	})
 	add("almost equal", 260, 16, 1, 0.5, usual, func(v, t []float32, _ *knn.Params) {
-		for i := range v { // scores differ by less than float32 products are wrong
+		for i := range v { // scores differ by less than the error of float32 products
 			v[i] = math.Nextafter32(v[i%16], v[i])
 			t[i] = math.Nextafter32(t[i%16], t[i])
 		}
@@ -106,7 +105,7 @@ type Clustering struct {
 	P    knn.KMeansParams
 }
 
-// Clusterings returns k-means that an engine may get wrong, in float16 and in float32.
+// Clusterings returns difficult k-means, in float16 and in float32.
 func Clusterings() []Clustering {
 	var out []Clustering
 	add := func(name string, n, dim, k, rounds int, change func(rows []float32)) {
@@ -146,7 +145,7 @@ func Starts(seed uint64, n, k int) []int32 {
 	return rows
 }
 
-// Refused returns groups whose neighbours no engine looks for, by what is wrong with them.
+// Refused returns groups that every engine refuses, by their fault.
 func Refused() map[string]Group {
 	rows := UnitRows(rng.New(3, "bad"), 10, 8, 1, 0)
 	good, nan := knn.FloatMatrix(rows, 8), slices.Clone(rows)

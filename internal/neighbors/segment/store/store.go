@@ -1,8 +1,8 @@
 // Package store keeps segments (package segment) in a folder or in a bucket, for any number of writers and readers.
 //
-// A segment's name tells its namespace, model, lane, number and digest. It appears whole, and is never another one: who
-// writes a name again writes the same bytes. A segment in a folder is mapped where it lies. One in a bucket is first
-// copied into a file without a name in the folder for temporary files (TMPDIR), and mapped there.
+// A segment's name has its namespace, model, lane, number and digest. It appears whole, and never changes: a second
+// writer of a name writes the same bytes. A segment in a folder is mapped in place. One in a bucket is first copied
+// into an unnamed file in the folder for temporary files (TMPDIR), and mapped there.
 //
 // A Store is safe for concurrent use.
 package store
@@ -27,7 +27,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Name says which segment is meant.
+// Name identifies a segment.
 type Name struct {
 	Lane   int    `json:"lane"`
 	Seq    int64  `json:"seq"`
@@ -54,7 +54,7 @@ type Store struct {
 	namespace string
 }
 
-// Open opens the place of segments: a folder or its file URL, s3://bucket/prefix or gs://bucket/prefix.
+// Open opens the root of segments: a folder or its file URL, s3://bucket/prefix or gs://bucket/prefix.
 func Open(ctx context.Context, root, namespace string) (*Store, error) {
 	if namespace == "" {
 		namespace = "default"
@@ -71,7 +71,7 @@ func Open(ctx context.Context, root, namespace string) (*Store, error) {
 	return &Store{root: root, namespace: namespace, place: place}, nil
 }
 
-// Close closes the store. What was read from it stays.
+// Close closes the store. Segments from it stay open.
 func (s *Store) Close() error { return s.place.Close() }
 
 // folderOf returns the folder of a model's segments.
@@ -126,8 +126,8 @@ func (s *Store) List(ctx context.Context, model string) ([]Name, error) {
 	return names, nil
 }
 
-// Each calls do with every segment of the namespace that seen does not know, in the order of their files' names, or
-// with the reason why it cannot be read. Do owns the segment. Each looks at a part of its bytes alone.
+// Each calls do with every segment of the namespace that seen does not report, in the order of their files' names, or
+// with the error of reading it. do owns the segment. Each reads only a part of its bytes.
 func (s *Store) Each(ctx context.Context, seen func(file string) bool, do func(file string, one *segment.Segment, err error)) error {
 	all, err := s.place.Sizes(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Store) Each(ctx context.Context, seen func(file string) bool, do func(f
 	return nil
 }
 
-// belongs reports whether a segment is that of its file's name, as far as its header says.
+// belongs reports whether a segment matches its file's name, as far as its header shows.
 func (s *Store) belongs(one *segment.Segment, file string) bool {
 	name, ok := parse(path.Base(file))
 	return ok && name.ID() == one.Group && s.folderOf(one.Model) == path.Dir(file)
@@ -163,7 +163,7 @@ func closed(one *segment.Segment) error {
 	return one.Close()
 }
 
-// Get maps a segment, after it has looked at all of its bytes. An error wraps [fs.ErrNotExist] where there is none.
+// Get maps a segment, after it has checked all of its bytes. The error for a missing one wraps [fs.ErrNotExist].
 func (s *Store) Get(ctx context.Context, model string, name Name) (*segment.Segment, error) {
 	one, err := s.read(ctx, path.Join(s.folderOf(model), name.file()))
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Store) read(ctx context.Context, name string) (*segment.Segment, error)
 	return one, nil
 }
 
-// open opens a file of a folder, or a copy of an object that has no name.
+// open opens a file of a folder, or an unnamed copy of an object.
 func (s *Store) open(ctx context.Context, name string) (*os.File, error) {
 	object, err := s.place.Open(ctx, name)
 	if err != nil {
