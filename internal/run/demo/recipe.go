@@ -233,9 +233,16 @@ func (d *demo) environ() (map[string]string, error) {
 		"ITC_ALPHA": "0.1",
 	}
 	maps.Copy(settings, d.plan.settings)
-	maps.Copy(settings, config.Environ())
+	environ := config.Environ()
+	if environ["RECIPE"] != "" {
+		maps.DeleteFunc(settings, func(name, _ string) bool { return slices.Contains(lossSettings, name) })
+	}
+	maps.Copy(settings, environ)
 	return settings, nil
 }
+
+// lossSettings are those of the demo's losses. A run with RECIPE has the recipe's.
+var lossSettings = []string{"ITM_WEIGHT", "MLM_WEIGHT", "MLM_PROBABILITY", "ITC_TARGETS", "ITC_ALPHA"}
 
 // cropSide is the least length of a photograph's shorter side after it is shrunk for cropping. The length is less than
 // twice that. Models of the demo see fewer pixels.

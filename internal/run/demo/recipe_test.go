@@ -4,11 +4,14 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
 	"github.com/pairstream/pairstream/internal/run/pipeline"
@@ -55,6 +58,40 @@ func TestEveryRecipeIsReplayed(t *testing.T) {
 			report := must.Get(again.Run(t.Context(), m, io.Discard))(t)
 			if err := report.Err(); err != nil || len(report.Results) != 12 {
 				t.Errorf("the replay compares %d lanes of topics: %v", len(report.Results), err)
+			}
+		})
+	}
+}
+
+// A demo with RECIPE trains with the recipe's losses, on scenes and on data of yours. Without it the demo has its own.
+func TestDemoKeepsTheLossesOfARecipe(t *testing.T) {
+	for kind, p := range map[string]plan{"scenes": onScenes(3), "photographs": onPhotographs()} {
+		losses := func(t *testing.T) map[string]string {
+			t.Helper()
+			tar := filepath.Join(t.TempDir(), "pictures.tar")
+			must.Do(t, os.WriteFile(tar, nil, 0o600))
+			d := &demo{out: io.Discard, Options: Options{Dir: t.TempDir(), Epochs: 4}, plan: p, train: new(dataset.Corpus), source: tar}
+			settings := must.Get(recipe.Overlay(must.Get(d.environ())(t)))(t)
+			maps.DeleteFunc(settings, func(name, _ string) bool { return !slices.Contains(lossSettings, name) })
+			return settings
+		}
+		t.Run(kind, func(t *testing.T) {
+			unsetSettings(t)
+			if got := losses(t); got["MLM_PROBABILITY"] != "0.15" || got["MLM_WEIGHT"] == "1" || got["ITC_ALPHA"] != "0.1" {
+				t.Errorf("without RECIPE the losses are %v", got)
+			}
+			for _, name := range recipe.Names() {
+				t.Setenv("RECIPE", name)
+				got := losses(t)
+				for _, v := range must.Get(recipe.Of(name, nil))(t) {
+					if slices.Contains(lossSettings, v.Variable) && got[v.Variable] != v.Value {
+						t.Errorf("RECIPE=%s: %s is %q, the recipe has %s", name, v.Variable, got[v.Variable], v.Value)
+					}
+				}
+			}
+			t.Setenv("MLM_WEIGHT", "0.25")
+			if got := losses(t)["MLM_WEIGHT"]; got != "0.25" {
+				t.Errorf("the user's weight of MLM is %s, want 0.25", got)
 			}
 		})
 	}
