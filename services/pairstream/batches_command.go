@@ -16,23 +16,23 @@ func newBatchesCommand() *cobra.Command {
 		Use: "batches --out DIR " + tarsUse,
 		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
 			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
-			"Parquet files with images in them, as Hugging Face's data sets have, are data too: their images go into DIR/images.\n" +
-			"plan.json has the settings and digests. Training happens elsewhere, so the encoder's features group every epoch.\n" +
-			"What is taken back in the log of KAFKA_BROKERS or --data is left out.\n" +
-			"With GRIT_FEATURES=training those of a model elsewhere do (--features), and a run writes one epoch more than it has files.\n\n" +
-			"Settings come from the environment. A run that was cut short goes on when it is started again. The same data, models\n" +
-			"and settings give the same bytes.",
+			"Parquet files that contain images, as Hugging Face's data sets do, are also accepted: their images go into DIR/images.\n" +
+			"plan.json has the settings and digests. Images that are taken back in the log of KAFKA_BROKERS or --data are left out.\n\n" +
+			"Another program trains on the plan, so the encoder's features group every epoch. With GRIT_FEATURES=training the features\n" +
+			"of the model in training do (--features), and a run writes one epoch more than it has files of features.\n\n" +
+			"Settings come from the environment. An interrupted run continues when it is started again. The same data, models and\n" +
+			"settings give the same bytes.",
 		Args: wantArgs(1, anyNumber),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Out, "out", "", "folder of the plan")
-	f.StringVar(&o.Recipe, "recipe", "", "paper whose settings hold where the environment sets none; empty: RECIPE")
+	f.StringVar(&o.Recipe, "recipe", "", "paper whose settings apply where the environment has none; empty: RECIPE")
 	f.IntVar(&o.Epochs, "epochs", 0, "times that a pair is trained on; 0: EPOCHS, or as often as the recipe says")
-	f.StringVar(&o.Weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
+	f.StringVar(&o.Weights, "weights", "", "weights of the encoder and Con-D, if the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
 	f.StringVar(&o.Columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
 	f.StringVar(&o.Columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
-	f.StringVar(&o.Log, "data", rundir.DefaultData, "folder of an embedded broker's log: what is taken back there is left out, as in the log of KAFKA_BROKERS")
-	f.StringArrayVar(&o.Features, "features", nil, "Parquet file with the features that a model elsewhere has after an epoch; once for each epoch before the last")
+	f.StringVar(&o.Log, "data", rundir.DefaultData, "folder of an embedded broker's log, whose tombstones apply if KAFKA_BROKERS is empty")
+	f.StringArrayVar(&o.Features, "features", nil, "Parquet file with the features of the model in training after an epoch; once for each epoch before the last")
 	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
 		o.Sources = places(paths)

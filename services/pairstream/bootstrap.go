@@ -44,7 +44,7 @@ type lossWeights struct {
 	MLM float64 `env:"MLM_WEIGHT" envDefault:"1" desc:"weight of MLM in the loss"`
 }
 
-// bootstrapJob holds what the command line asks for.
+// bootstrapJob holds the flags of the command.
 type bootstrapJob struct {
 	bootstrap.Options
 	vocab, out     string
@@ -60,26 +60,26 @@ func newBootstrapCommand() *cobra.Command {
 	var j bootstrapJob
 	cmd := &cobra.Command{
 		Use: "bootstrap " + tarsUse,
-		Long: "Trains a first model until it tells hard pairs apart no better than before, on images that are kept out of training:\n" +
-			"random mini-batches, then GRIT's hard ones, then random ones while the rate decays. The file has a card, which is\n" +
-			"printed here and by `eval --cond`. With --base-rate Con-D's probabilities are calibrated as well. With --steps it\n" +
-			"trains for so many steps, on random mini-batches alone, without calibration and card.",
+		Long: "Trains a first model until its AUC on hard pairs of held-out images no longer rises: on random mini-batches, then on\n" +
+			"GRIT's hard ones, then on random ones while the learning rate decays. The file contains a card, which this command and\n" +
+			"`eval --cond` print. --base-rate also calibrates Con-D's probabilities. With --steps it trains for that many steps on\n" +
+			"random mini-batches, without calibration and card.",
 		Args: wantArgs(1, anyNumber),
 		RunE: j.run,
 	}
 	f := cmd.Flags()
 	f.StringVar(&j.out, "out", "data/bootstrap.safetensors", "file of the weights")
-	f.BoolVar(&j.ifMissing, "if-missing", false, "do nothing when the file is there")
+	f.BoolVar(&j.ifMissing, "if-missing", false, "do nothing if the file exists")
 	f.StringVar(&j.Preset, "preset", "tiny", "size of the model: "+strings.Join(model.PresetNames(), ", "))
 	f.StringVar(&j.vocab, "vocab", "", "WordPiece vocabulary, a token a line; empty: made from the captions")
 	f.IntVar(&j.words, "vocab-size", 2000, "tokens of a vocabulary made from the captions")
 	f.Float64Var(&j.slice, "slice", 0.5, "share of the images to train on")
 	f.IntVar(&j.heldOut, "holdout", 0, "images to keep back for evaluation")
 	f.Int64Var(&j.Steps, "steps", 0, "training steps; 0: until the AUC on hard pairs no longer rises")
-	f.Int64Var(&j.most, "max-steps", 40_000, "most training steps without --steps")
+	f.Int64Var(&j.most, "max-steps", 40_000, "limit of training steps without --steps")
 	f.IntVar(&j.converging.Patience, "patience", bootstrap.DefaultPatience, "checks in a row without a rise that end the random mini-batches")
 	f.IntVar(&j.checked, "check", 500, "images that are kept out of training to see when to stop; at most a tenth of all, and 20 at least")
-	f.Float64Var(&j.converging.BaseRate, "base-rate", 0, "share of true pairs among Con-D's candidates, to which its probabilities are calibrated; 0: they are not")
+	f.Float64Var(&j.converging.BaseRate, "base-rate", 0, "share of true pairs among Con-D's candidates, for the calibration of its probabilities; 0: none")
 	f.IntVar(&j.Batch, "batch", 48, "pairs in a step")
 	f.Float64Var(&j.Rate, "lr", 5e-4, "highest learning rate")
 	addCheckpointFlags(cmd, &j.Checkpoints)
@@ -220,8 +220,8 @@ func checkReporter(w io.Writer, now func() time.Time) func(bootstrap.Check) {
 	}
 }
 
-// addCheckpointFlags adds the flags with which an interrupted training goes on.
+// addCheckpointFlags adds the flags of checkpoints, with which an interrupted training continues.
 func addCheckpointFlags(cmd *cobra.Command, c *bootstrap.Checkpoints) {
-	cmd.Flags().StringVar(&c.Dir, "checkpoint-dir", "", "folder of checkpoints, from the newest of which an interrupted run goes on; empty: none")
+	cmd.Flags().StringVar(&c.Dir, "checkpoint-dir", "", "folder of checkpoints; an interrupted run continues from the newest one; empty: none")
 	cmd.Flags().Int64Var(&c.Every, "checkpoint-every", 500, "steps between two checkpoints")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// listing is a command as `pairstream --help` lists it.
+// listing is a line of `pairstream --help`.
 type listing struct {
 	name, short string
 	rare        bool // only its group's help lists it
@@ -37,14 +37,14 @@ var groups = []group{
 		{name: "vocab", short: "make a WordPiece vocabulary from captions", rare: true},
 	}},
 	{"watch", "Watch it", []listing{
-		{name: "status", short: "show how far every stage is, lane by lane, and what was set aside"},
-		{name: "progress", short: "print what training has reported: losses, learning rate, evaluations"},
+		{name: "status", short: "show the progress of every stage in every lane, and dead letters"},
+		{name: "progress", short: "print the reports of training: losses, learning rate, evaluations"},
 		{name: "console", short: "serve web pages that show the run: flow, training, groups, pairs, connections"},
 		{name: "report", short: "write one page that shows a run: curves, before and after, connections, examples"},
-		{name: "healthcheck", short: "ask the service at HEALTH_ADDR or HTTP_ADDR whether it is well", rare: true},
+		{name: "healthcheck", short: "check the health of the service at HEALTH_ADDR or HTTP_ADDR", rare: true},
 	}},
 	{"judge", "Judge what it made", []listing{
-		{name: "eval", short: "measure a checkpoint's retrieval, matching and worth as Con-D, or a run's negatives", tensors: true},
+		{name: "eval", short: "measure a checkpoint's retrieval, matching and use as Con-D, or a run's negatives", tensors: true},
 		{name: "compare", short: "show runs side by side: settings, models, evaluations, losses, connections"},
 		{name: "connections", short: "write the connections of a run as WebDataset tars, for `produce`"},
 		{name: "search", short: "answer searches over the segments of all closed groups, at LIVE_ADDR", rare: true, tensors: true},
@@ -56,13 +56,13 @@ var groups = []group{
 		{name: "batches", short: "write the mini-batches of a finished data set into Parquet files, without Kafka", tensors: true},
 	}},
 	{"operate", "Operate it", []listing{
-		{name: "plan", short: "count what a crawl of so many pairs needs: GPUs, cores, lanes, storage, memory", tensors: true},
-		{name: "settings", short: "list every setting, its default and its meaning", tensors: true},
+		{name: "plan", short: "compute the GPUs, cores, lanes, storage and memory that a crawl needs", tensors: true},
+		{name: "settings", short: "list every setting with its default and meaning", tensors: true},
 		{name: "dead-letters", short: "list, show or put back records that stages have set aside"},
-		{name: "lanes", short: "show lanes that are parked or wait, what is wrong with them, and skip it"},
+		{name: "lanes", short: "show lanes that are parked or wait, find the damage, and skip it"},
 		{name: "forget", short: "take images back: out of training, live search and the console"},
 		{name: "run-manifest", short: "describe a finished run: offsets, settings, models, digests of every lane", tensors: true},
-		{name: "replay", short: "run a run again in another namespace, and say what comes out differently", tensors: true},
+		{name: "replay", short: "repeat a run in another namespace, and report the first record that differs", tensors: true},
 	}},
 }
 
@@ -85,7 +85,7 @@ func addCommands(root *cobra.Command, commands ...*cobra.Command) {
 		}
 		root.AddCommand(&cobra.Command{Use: g.id, Short: g.title, Long: g.list(), Hidden: true})
 	}
-	root.Long = root.Short + ".\nRare commands stand in the help of their group, `pairstream help " + strings.Join(ids, "|") + "`."
+	root.Long = root.Short + ".\nThe help of each group also lists rare commands: `pairstream help " + strings.Join(ids, "|") + "`."
 	root.SetHelpCommandGroupID(ids[0])
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
@@ -100,7 +100,7 @@ func (g group) list() string {
 	for _, e := range g.entries {
 		fmt.Fprintf(&b, "  %-12s %s\n", e.name, e.short)
 	}
-	b.WriteString("\n`pairstream COMMAND --help` tells more about one of them.")
+	b.WriteString("\n`pairstream COMMAND --help` explains a command.")
 	return b.String()
 }
 

@@ -26,9 +26,9 @@ func newConnectionsCommand() *cobra.Command {
 	var f connectionsFlags
 	cmd := &cobra.Command{
 		Use: "connections --out DIR", Args: cobra.NoArgs,
-		Long: "Reads the topic `scored` as far as it is now. It writes every pair of an image and a caption that Con-D takes for a match\n" +
-			"and that is no pair of the same mini-batch: key.jpg and key.json with caption, probability and the ids of the two\n" +
-			"pairs. A pair comes once, with its first probability. BUCKET_ROOTS says where images may be read.",
+		Long: "Reads the topic `scored` up to its present end. It writes every image and caption that Con-D calls a match and that are\n" +
+			"not a pair of the same mini-batch, as key.jpg and key.json with the caption, the probability and the ids of both pairs.\n" +
+			"It writes each connection once, with its first probability. BUCKET_ROOTS names the places of the images.",
 	}
 	looking(cmd, func(at logCommand) error {
 		s, err := rundir.SettingsIn[rundir.Roots](at.dir)

@@ -15,8 +15,8 @@ import (
 func newConsoleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "console",
-		Long: "Serves pages at CONSOLE_ADDR that show a run, with pictures, while it runs and afterwards. It reads the log and the\n" +
-			"bucket, and writes nothing but judgements. `pairstream up` has it inside.",
+		Long: "Serves pages with pictures that show a run, at CONSOLE_ADDR, during the run and afterwards. It reads the log and the\n" +
+			"bucket, and writes judgements only. `pairstream up` includes it.",
 		Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at logCommand) error {

@@ -56,7 +56,7 @@ func list(ctx context.Context, log *stream.Log, f inspect.Filter, limit int, out
 		case limit > 0 && len(letters) == limit:
 			more++
 		default:
-			d.Value = nil // a list does without
+			d.Value = nil // a list does not show values
 			letters = append(letters, d)
 		}
 	}
@@ -93,7 +93,7 @@ func listJSON(ctx context.Context, log *stream.Log, f inspect.Filter, limit int,
 
 func newDeadLettersShowCommand() *cobra.Command {
 	var whole, asJSON, raw bool
-	cmd := &cobra.Command{Use: "show NUMBER", Short: "show one dead letter: its headers, and its bytes as JSON where they can be read", Args: wantArgs(1, 1)}
+	cmd := &cobra.Command{Use: "show NUMBER", Short: "show one dead letter: its headers, and its bytes as JSON if they can be decoded", Args: wantArgs(1, 1)}
 	looking(cmd, func(at logCommand) error {
 		d, err := findLetter(at.Context(), at.log, at.args[0])
 		if err != nil {
@@ -114,7 +114,7 @@ func newDeadLettersShowCommand() *cobra.Command {
 		return err
 	})
 	f := cmd.Flags()
-	f.BoolVar(&whole, "whole", false, "do not cut off bytes that cannot be read")
+	f.BoolVar(&whole, "whole", false, "show all bytes of a value that cannot be decoded")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&raw, "raw", false, "write the record's bytes and nothing else")
 	return cmd
@@ -124,7 +124,7 @@ func newDeadLettersShowCommand() *cobra.Command {
 func findLetter(ctx context.Context, log *stream.Log, number string) (stream.DeadLetter, error) {
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 {
-		return stream.DeadLetter{}, fmt.Errorf("%q is no number of a dead letter; `pairstream dead-letters list` has them", number)
+		return stream.DeadLetter{}, fmt.Errorf("%q is not the number of a dead letter; `pairstream dead-letters list` shows the numbers", number)
 	}
 	for d, err := range log.DeadLettersFrom(ctx, n) {
 		if err != nil {
@@ -135,7 +135,7 @@ func findLetter(ctx context.Context, log *stream.Log, number string) (stream.Dea
 		}
 		break
 	}
-	return stream.DeadLetter{}, fmt.Errorf("there is no dead letter %d; `pairstream dead-letters list` has the numbers", n)
+	return stream.DeadLetter{}, fmt.Errorf("there is no dead letter %d; `pairstream dead-letters list` shows the numbers", n)
 }
 
 // putBack says which dead letters `dead-letters replay` is to put back.
@@ -150,9 +150,9 @@ func newDeadLettersReplayCommand() *cobra.Command {
 	var p putBack
 	cmd := &cobra.Command{
 		Use:   "replay [NUMBER...]",
-		Short: "put pairs back at the end of their lane, after what made them fail was put right",
-		Long: "Publishes dead letters again, as they were, at the end of the lane of `pairs` that they came from. Only pairs can go\n" +
-			"back, and only while their lane has not ended with a final seal. A letter goes back once, unless its number is given.",
+		Short: "put pairs back at the end of their lane, after the cause of the failure was removed",
+		Long: "Publishes dead letters again, unchanged, at the end of the lane of `pairs` that they came from. Only pairs can go back,\n" +
+			"and only as long as their lane has no final seal. A letter goes back once, unless you give its number.",
 		Args: func(_ *cobra.Command, args []string) error {
 			p.numbers = args
 			if chosen := p.all || p.filter != (inspect.Filter{}); chosen == (len(args) > 0) {
@@ -164,7 +164,7 @@ func newDeadLettersReplayCommand() *cobra.Command {
 	looking(cmd, func(at logCommand) error { return p.run(at.Context(), at.log, at.OutOrStdout()) })
 	filterFlags(cmd, &p.filter)
 	cmd.Flags().BoolVar(&p.all, "all", false, "put back all that can be")
-	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "only say what would be done")
+	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "only print what would be done")
 	return cmd
 }
 

@@ -32,9 +32,9 @@ func newEvalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "eval " + tarsUse,
 		Long: "Measures a checkpoint on the pairs of tars: text and image retrieval R@1/5/10 by ITC alone and with the\n" +
-			"first candidates ranked again by ITM, next to chance, and the error of the matching head. Captions stand beside the\n" +
-			"images, or come from Karpathy's JSON of COCO or Flickr30k, or from a list of ALBEF's. With --cond it measures where the\n" +
-			"connection discriminator (Con-D) decides: the hardest others of every pair. The truth is known of generated scenes.",
+			"first candidates ranked again by ITM, compared with chance, and the error of the matching head. Captions are beside the\n" +
+			"images in the tars, or in Karpathy's JSON of COCO or Flickr30k, or in one of ALBEF's lists. --cond measures the model as\n" +
+			"connection discriminator (Con-D), on the hardest negatives of every pair. For generated scenes the truth is known.",
 		Args: wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			s, err := config.Parse[bootstrapSettings](config.Environ())
@@ -60,12 +60,12 @@ func newEvalCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&checkpoint, "checkpoint", "data/bootstrap.safetensors", "weights or checkpoint to measure")
 	f.IntVar(&heldOut, "holdout", 0, "measure on this many images, those that `produce --holdout` kept back; 0: all")
-	f.StringVar(&captions, "captions", "", "JSON that names images by file name and has their captions: dataset_coco.json, dataset_flickr30k.json, ALBEF's coco_test.json")
+	f.StringVar(&captions, "captions", "", "JSON with captions by file name of the image: dataset_coco.json, dataset_flickr30k.json, ALBEF's coco_test.json")
 	f.StringVar(&split, "split", "test", "splits of Karpathy's JSON to measure on, comma separated: test, val, train, restval")
 	f.IntVar(&topK, "rerank", 0, "candidates ranked again by ITM (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
-	f.BoolVar(&vision, "vision", false, "how much better hidden words are told with the image than without (UoV, GRIT-VLP 5.6)")
+	f.BoolVar(&vision, "vision", false, "how much the image improves the prediction of hidden words (UoV, GRIT-VLP 5.6)")
 	f.BoolVar(&cond, "cond", false, "measure the connection discriminator (Con-D) on easy and hard pairs, and print its card")
-	f.Float64Var(&baseRate, "base-rate", eval.DefaultBaseRate, "share of true pairs among the hard ones, for --cond where nobody knows the truth")
+	f.Float64Var(&baseRate, "base-rate", eval.DefaultBaseRate, "assumed share of true pairs among the hard ones, for --cond on data of unknown truth")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("cond", "vision")
 	cmd.MarkFlagsMutuallyExclusive("cond", "rerank")
@@ -79,10 +79,10 @@ func newNegativesCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "negatives --judge WEIGHTS", Args: cobra.NoArgs,
-		Short: "count the false negatives of a run, as a judge sees them",
-		Long: "Finds the negatives that ITM had in an epoch of a run, by the features that its steps published, and has a judge look\n" +
-			"at them: those that it takes for matches are false negatives (MAFA tables 1 and 9). The judge is weights with a\n" +
-			"matching head, or TorchScript of `python -m pairstream export-match`.",
+		Short: "count the false negatives of a run by another model's judgement",
+		Long: "Finds the negatives of ITM in an epoch of a run from the features that its steps published, and scores them with another\n" +
+			"model, the judge. Negatives that the judge calls a match are false negatives (MAFA tables 1 and 9). The judge is a file\n" +
+			"of weights with a matching head, or TorchScript of `python -m pairstream export-match`.",
 	}
 	looking(cmd, func(at logCommand) error {
 		s, err := rundir.SettingsIn[negatives.Settings](at.dir)
@@ -217,8 +217,8 @@ func cardOf(m *model.Model) (*bootstrap.Card, error) {
 	return card, nil
 }
 
-// truthOf returns a function that knows which texts are true of which images of generated scenes. Of other tars nobody
-// knows, and it returns nil.
+// truthOf returns a function that reports whether a text is true of an image of generated scenes. For other tars, whose
+// truth is unknown, it returns nil.
 func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(image, text int) bool, error) {
 	shows, err := scenes.Shown(ctx, paths)
 	switch {

@@ -39,27 +39,28 @@ func newFetchCommand() *cobra.Command {
 			"as img2dataset writes them, and publishes each tar when it is complete. It knows the columns of LAION, COYO, DataComp, WIT\n" +
 			"and RedCaps. Where the first line of CSV or TSV is a row already, as in CC3M and CC12M, numbers name the columns:\n" +
 			"--url-col=2 --caption-col=1.\n\n" +
-			"Addresses inside of networks are refused, also behind redirects; robots.txt and X-Robots-Tag (noai, noimageai, noindex, noimageindex) are honoured.\n\n" +
+			"It refuses addresses of private networks, also after redirects. It honours robots.txt and X-Robots-Tag (noai, noimageai,\n" +
+			"noindex, noimageindex).\n\n" +
 			"'LIST?sample=0.25&seed=7' downloads a quarter of the rows, drawn by the seed.\n" +
-			"A run that was cut short goes on with the first tar that is not complete. Video and audio are not downloaded.",
+			"An interrupted run continues with the first tar that is not complete. Video and audio are not downloaded.",
 		Args: wantArgs(1, 1),
 	}
 	f := cmd.Flags()
 	f.StringVar(&j.out, "out", "", "folder or URL such as s3://bucket/prefix/ for the tars")
-	f.BoolVar(&j.publish, "publish", false, "publish the tars; the default is to publish where KAFKA_BROKERS is set")
+	f.BoolVar(&j.publish, "publish", false, "publish the tars; the default is to publish if KAFKA_BROKERS is set")
 	f.StringVar(&j.columns.URL, "url-col", "", "column of the addresses (default: as data sets are published: image_url, url, ...)")
 	f.StringVar(&j.columns.Caption, "caption-col", "", "column of the captions (default: caption, text, ...)")
 	f.IntVar(&j.PerShard, "per-shard", 10_000, "rows of a tar")
-	f.IntVar(&j.Threads, "threads", 32, "downloads at once; slow ones wait beside these")
+	f.IntVar(&j.Threads, "threads", 32, "simultaneous downloads, besides slow ones that wait")
 	f.DurationVar(&j.Timeout, "timeout", 30*time.Second, "longest time of a download")
-	f.Int64Var(&j.MaxBytes, "max-bytes", 16<<20, "most bytes of an image")
-	f.IntVar(&j.Redirects, "redirects", 5, "most redirects of a download")
+	f.Int64Var(&j.MaxBytes, "max-bytes", 16<<20, "limit of the bytes of an image")
+	f.IntVar(&j.Redirects, "redirects", 5, "limit of the redirects of a download")
 	f.IntVar(&j.PerHost, "per-host", 4, "downloads from one host at once")
 	f.Float64Var(&j.HostRate, "host-rate", 10, "requests for images to one host, a second")
-	f.StringVar(&j.UserAgent, "user-agent", "pairstream/1", "name that servers see; robots.txt is asked for the part before the slash")
-	f.BoolVar(&j.IgnoreRobots, "ignore-robots", false, "do not ask robots.txt and X-Robots-Tag: for servers of your own")
+	f.StringVar(&j.UserAgent, "user-agent", "pairstream/1", "name that servers see; rules in robots.txt apply to the part before the slash")
+	f.BoolVar(&j.IgnoreRobots, "ignore-robots", false, "ignore robots.txt and X-Robots-Tag, for your own servers")
 	f.StringVar(&j.Proxy, "proxy", "", "proxy of all requests, such as http://proxy.example.org:3128; HTTP_PROXY and the like are not used")
-	f.BoolVar(&j.AllowLoopback, "allow-loopback", false, "download from 127.0.0.1 as well: for servers of your own on this machine")
+	f.BoolVar(&j.AllowLoopback, "allow-loopback", false, "also download from 127.0.0.1, for your own servers on this machine")
 	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !f.Changed("publish") {

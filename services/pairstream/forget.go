@@ -33,8 +33,9 @@ func newForgetCommand() *cobra.Command {
 		Use: "forget", Args: cobra.NoArgs,
 		Long: "Publishes tombstones of the images that files name, one a line, and of the pairs that show them. From then on no\n" +
 			"pair with these images is embedded, trained on, found by live search or shown in the console. It cannot be undone.\n" +
-			"--report says where the log still holds them, and which checkpoints were trained on them. --erase-copies overwrites the\n" +
-			"smaller copies of their images (REPACK_ROOT) that the log leads to; BUCKET_ROOTS says where that may be.",
+			"--report lists the records of the log that still contain them, and the checkpoints that were trained on them.\n" +
+			"--erase-copies overwrites the smaller copies of their images (REPACK_ROOT) that the log refers to, in places of\n" +
+			"BUCKET_ROOTS only.",
 	}
 	looking(cmd, func(at logCommand) error {
 		keys, err := f.keys(at.InOrStdin())
@@ -68,8 +69,8 @@ func newForgetCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.urls, "url", "", "file of addresses, one a line; - for standard input")
 	cmd.Flags().StringVar(&f.images, "image-sha256", "", "file of SHA-256 sums of image files, in hexadecimal")
 	cmd.Flags().StringVar(&f.pairs, "pair", "", "file of pair ids: their images are taken back, with all captions")
-	cmd.Flags().StringArrayVar(&f.from, "from", nil, "another namespace of these brokers, whose tombstones hold here as well; \"\" is that without a name")
-	cmd.Flags().BoolVar(&f.report, "report", false, "say where the log still holds what was taken back")
+	cmd.Flags().StringArrayVar(&f.from, "from", nil, "another namespace of these brokers, whose tombstones are to apply in this one; \"\" is the namespace without a name")
+	cmd.Flags().BoolVar(&f.report, "report", false, "list where the log still contains what was taken back")
 	cmd.Flags().BoolVar(&f.eraseCopies, "erase-copies", false, "overwrite the copies of images that were taken back")
 	return cmd
 }

@@ -19,7 +19,7 @@ func newLanesCommand() *cobra.Command {
 }
 
 func newLanesListCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "list what lanes have to say, and what operators have skipped", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "list parked and waiting lanes, and the records that operators have skipped", Args: cobra.NoArgs}
 	looking(cmd, func(at logCommand) error {
 		states, err := inspect.LaneStates(at.Context(), at.log)
 		if err != nil {
@@ -49,7 +49,7 @@ func (f *laneFlags) add(cmd *cobra.Command) {
 func newLanesLookCommand() *cobra.Command {
 	var f laneFlags
 	cmd := &cobra.Command{
-		Use: "look", Short: "read a lane as its stage does, and say what is wrong", Args: cobra.NoArgs,
+		Use: "look", Short: "read a lane as its stage does, and report the damage", Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at logCommand) error {
 		damage, err := inspect.FindDamage(at.Context(), at.log, f.stage, f.lane)
@@ -83,9 +83,9 @@ func newLanesSkipCommand() *cobra.Command {
 	var f laneFlags
 	var record int64
 	cmd := &cobra.Command{
-		Use: "skip", Short: "let a parked lane go on without what is lost, foreign or at fault; this is recorded for ever", Args: cobra.NoArgs,
-		Long: "Records in the topic `control` that the lane goes on behind what is wrong with it. All readers of the topic follow it, a replay,\n" +
-			"too. Within a minute the stage takes the lane up again. With --topic and --record it passes over one record.",
+		Use: "skip", Short: "let a parked lane continue without lost, foreign or broken records; the decision is permanent", Args: cobra.NoArgs,
+		Long: "Records in the topic `control` that the lane continues after the damage. All readers of the topic follow this decision,\n" +
+			"including a replay. The stage resumes the lane within a minute. --topic and --record skip one record.",
 	}
 	looking(cmd, func(at logCommand) error {
 		damage, err := inspect.FindDamage(at.Context(), at.log, f.stage, f.lane)
@@ -110,8 +110,8 @@ func newLanesSkipCommand() *cobra.Command {
 		return nil
 	})
 	f.add(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who come later")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for later readers")
 	cmd.Flags().StringVar(&topic, "topic", "", "topic of --record")
-	cmd.Flags().Int64Var(&record, "record", -1, "offset of the one record to pass over")
+	cmd.Flags().Int64Var(&record, "record", -1, "offset of the record to skip")
 	return cmd
 }

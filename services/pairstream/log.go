@@ -38,7 +38,7 @@ func newBrokerCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Addr, "addr", rundir.DefaultBroker, "address to listen on, on loopback")
 	cmd.Flags().StringVar(&o.DataDir, "data", "data/broker", "folder of the log")
-	cmd.Flags().BoolVar(&o.SetAsideDamage, "set-aside-damage", false, "move damaged parts of the log to files beside it, and go on without their records")
+	cmd.Flags().BoolVar(&o.SetAsideDamage, "set-aside-damage", false, "move damaged parts of the log to files beside it, and continue without their records")
 	return cmd
 }
 
@@ -64,7 +64,7 @@ func newTopicsCommand() *cobra.Command {
 		}
 		return log.EnsureTopics(ctx)
 	})
-	create.Flags().BoolVar(&alone, "without-tombstones", false, "let a new namespace train on what is taken back in others")
+	create.Flags().BoolVar(&alone, "without-tombstones", false, "let a new namespace train on images that are taken back in others")
 	topics.AddCommand(create,
 		do("check", "report what is missing or has a wrong partition count", (*stream.Log).CheckTopics))
 	return topics
@@ -104,7 +104,7 @@ func newSealCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&lane, "lane", -1, "lane to seal; -1: all")
-	cmd.Flags().BoolVar(&final, "final", false, "the crawl ends here: nothing follows in the lane")
+	cmd.Flags().BoolVar(&final, "final", false, "the crawl ends here: no record follows in the lane")
 	return cmd
 }
 

@@ -46,7 +46,7 @@ func dataFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("data", rundir.DefaultData, rundir.DataUsage)
 }
 
-// printJSON prints what a program is to read, for people as well.
+// printJSON prints indented JSON.
 func printJSON(w io.Writer, what any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -58,8 +58,8 @@ func newStatusCommand() *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use: "status",
-		Long: "Shows the lag of every stage in every lane, how full the open groups are, how many batches wait, dead letters by\n" +
-			"reason and each stage's last progress. All of it is read from the log, so any machine that reaches it will do.",
+		Long: "Shows the lag of every stage in every lane, the sizes of the open groups, the waiting batches, dead letters by reason\n" +
+			"and the last progress of each stage. It reads only the log, so it runs on any machine that reaches the log.",
 		Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at logCommand) error {
@@ -77,14 +77,14 @@ func newStatusCommand() *cobra.Command {
 		return s.watch(at.Context(), interval)
 	})
 	f := cmd.Flags()
-	f.BoolVar(&watch, "watch", false, "go on until interrupted")
-	f.BoolVar(&retention, "retention", false, "show instead what may be deleted of every lane, and topics that delete what is needed")
+	f.BoolVar(&watch, "watch", false, "repeat until interrupted")
+	f.BoolVar(&retention, "retention", false, "show instead which records of every lane may be deleted, and topics that delete needed ones")
 	f.DurationVar(&interval, "interval", 2*time.Second, "pause of --watch")
 	f.BoolVar(&asJSON, "json", false, "print JSON; with --watch an object a line")
 	return cmd
 }
 
-// printRetention shows what is needed of every lane, by whom and why.
+// printRetention shows the needed records of every lane, and which stage needs them.
 func printRetention(at logCommand, asJSON bool) error {
 	r, err := inspect.CollectRetention(at.Context(), at.log, time.Now())
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *statusPrinter) print(ctx context.Context) error {
 	return printJSON(s.out, status)
 }
 
-// watch prints the state again and again, on a terminal in the same place.
+// watch prints the state repeatedly, on a terminal in the same place.
 func (s *statusPrinter) watch(ctx context.Context, interval time.Duration) error {
 	if interval < 100*time.Millisecond {
 		return fmt.Errorf("--interval is %s, want at least 100ms", interval)

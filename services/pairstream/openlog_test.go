@@ -129,12 +129,12 @@ func TestDeadLettersCommands(t *testing.T) {
 		t.Errorf("lane 0 holds %s, want the pairs that were put back behind the others: abcca", got)
 	}
 	for args, want := range map[string]string{
-		"show 9":           "there is no dead letter 9; `pairstream dead-letters list` has the numbers",
-		"show x":           "\"x\" is no number of a dead letter; `pairstream dead-letters list` has them",
+		"show 9":           "there is no dead letter 9; `pairstream dead-letters list` shows the numbers",
+		"show x":           "\"x\" is not the number of a dead letter; `pairstream dead-letters list` shows the numbers",
 		"replay":           "give either numbers, or --reason, --stage or --all",
 		"replay 1 --all":   "give either numbers, or --reason, --stage or --all",
 		"replay 0 2":       "dead letter 2 cannot be put back: lane 1 has ended with a final seal",
-		"replay 0 nothing": "\"nothing\" is no number of a dead letter; `pairstream dead-letters list` has them",
+		"replay 0 nothing": "\"nothing\" is not the number of a dead letter; `pairstream dead-letters list` shows the numbers",
 	} {
 		if _, err := command(t, append([]string{"dead-letters"}, strings.Fields(args)...)...); err == nil || err.Error() != want {
 			t.Errorf("dead-letters %s: error %v, want %q", args, err, want)

@@ -21,8 +21,8 @@ func newPlanCommand() *cobra.Command {
 	var candidates int
 	cmd := &cobra.Command{
 		Use: "plan --pairs N --days D",
-		Long: "Counts what a crawl of so many pairs needs to be trained on within so many days, and prints the assumptions behind every\n" +
-			"figure. It needs neither a log nor a GPU. Each assumption says whether it was measured, or is a prediction.",
+		Long: "Computes the machines that train on a crawl of --pairs within --days, and prints the assumptions behind every figure.\n" +
+			"It needs neither a log nor a GPU. Each assumption is marked as measured, counted, chosen or predicted.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if r.GPU, err = capacity.GPUOf(gpu); err != nil {
@@ -43,7 +43,7 @@ func newPlanCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.Float64Var(&r.Pairs, "pairs", 0, "pairs of the crawl, as 1e9")
-	f.Float64Var(&r.Days, "days", 0, "days until all is trained on")
+	f.Float64Var(&r.Days, "days", 0, "days until training has finished")
 	f.StringVar(&gpu, "gpu", "h100", "kind of GPU: "+strings.Join(capacity.GPUNames(), ", "))
 	f.StringVar(&preset, "preset", "base", "shape of encoder, Con-D and model: "+strings.Join(model.PresetNames(), ", "))
 	f.Float64Var(&r.Epochs, "epochs", r.Epochs, "epochs (EPOCHS)")

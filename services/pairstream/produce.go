@@ -20,23 +20,23 @@ func newProduceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "produce " + tarsUse,
 		Long: "Publishes every caption of every image of the tars (key.jpg/.jpeg/.png/.webp with key.txt and/or key.json) as a\n" +
-			"pair. Images stay in the tars; the services must be able to read them (BUCKET_ROOTS). Entries that are no pair are\n" +
-			"published too, so that the encoder counts them and sets them aside with a reason.\n\n" +
-			"A URL names a tar in a store, or the tars below a prefix: s3://bucket/prefix/ or gs://bucket/prefix/. They are read\n" +
-			"where they lie. Options of the store follow behind a question mark, or come from the root of BUCKET_ROOTS above it.\n\n" +
+			"pair. Images stay in the tars; the services must be able to read them (BUCKET_ROOTS). Entries that form no pair are\n" +
+			"also published, so that the encoder counts them and sets them aside with a reason.\n\n" +
+			"A URL names a tar in a store, or the tars below a prefix: s3://bucket/prefix/ or gs://bucket/prefix/. They are read in\n" +
+			"place. Options of the store follow a question mark, or come from the root in BUCKET_ROOTS that contains the URL.\n\n" +
 			"'list.json?images=FOLDER' is a list of image files, ALBEF's or Karpathy's; docs/ingest.md has its options.\n\n" +
-			"The log notes how much of every tar is published (topic sources). So a run that was cut short goes on where it has\n" +
-			"stopped, on any machine, and a second run publishes only what is new or has changed.",
+			"The topic sources records how much of every tar is published. So an interrupted run continues where it has stopped, on\n" +
+			"any machine, and a second run publishes only tars that are new or have changed.",
 		Args: wantArgs(1, anyNumber),
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.HeldOut, "holdout", 0, "images to keep back for evaluation: those with the smallest ids")
-	f.BoolVar(&o.Final, "final", false, "end every lane with a final seal: the crawl is finite and this was all")
-	f.BoolVar(&resume, "resume", true, "leave out what was published before; =false publishes everything again")
+	f.BoolVar(&o.Final, "final", false, "end every lane with a final seal, because no more pairs will follow")
+	f.BoolVar(&resume, "resume", true, "leave out pairs that were published before; =false publishes all again")
 	f.BoolVar(&dry, "dry-run", false, "publish nothing: count the pairs and show the first ten")
 	f.Uint64Var(&o.Seed, "shuffle", 0, "publish in an order drawn from this seed; needs --buffer")
-	f.IntVar(&o.Parallel, "parallel", 4, "tars that are read at once; the order of the pairs does not depend on it")
-	f.IntVar(&o.Buffer, "buffer", 0, "pairs that change places with --shuffle, held in memory; 0: 100000 with --shuffle")
+	f.IntVar(&o.Parallel, "parallel", 4, "tars that are read at the same time; the order of the pairs does not depend on it")
+	f.IntVar(&o.Buffer, "buffer", 0, "pairs that --shuffle holds in memory to exchange them; 0: 100000")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
 		paths = places(paths)
 		if err := shuffling(&o, f.Changed("shuffle")); err != nil {
@@ -52,12 +52,12 @@ func newProduceCommand() *cobra.Command {
 		}
 		return runProduce(cmd, paths, o, dry, w, p)
 	}
-	f.BoolVar(&w.On, "watch", false, "go on: publish new tars as they come, until interrupted; of several watchers of a namespace one publishes")
+	f.BoolVar(&w.On, "watch", false, "continue to publish new tars until interrupted; of several watchers of a namespace one publishes")
 	f.DurationVar(&w.Every, "interval", 30*time.Second, "with --watch, the time between two listings")
-	f.StringVar(&w.Events, "events", "", "with --watch, where stores say that objects have come: kafka:TOPIC, kafka://host:port/TOPIC, awssqs://..., gcppubsub://...")
-	f.Float64Var(&p.Rate, "rate", 0, "most pairs a second; 0: as fast as the log takes them")
-	f.Int64Var(&p.MaxLag, "max-lag", 0, "most pairs that the encoder has not processed: wait for it beyond; 0: never wait")
-	f.IntSliceVar(&p.Weights, "weights", nil, "a number for each path: take so many tars of each in turns, such as 3,1; empty: one path after the other")
+	f.StringVar(&w.Events, "events", "", "with --watch, the notifications of new objects: kafka:TOPIC, kafka://host:port/TOPIC, awssqs://..., gcppubsub://...")
+	f.Float64Var(&p.Rate, "rate", 0, "limit of pairs a second; 0: none")
+	f.Int64Var(&p.MaxLag, "max-lag", 0, "limit of pairs that the encoder has not processed, at which to wait for it; 0: none")
+	f.IntSliceVar(&p.Weights, "weights", nil, "a number for each path, of tars to take from it in turn, such as 3,1; empty: one path after the other")
 	return cmd
 }
 

@@ -11,22 +11,22 @@ func newProgressCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "progress",
 		Long: "Prints the reports of the topic progress, oldest first. A step that was repeated after a crash appears once, with its\n" +
-			"last report. --tensorboard writes curves that TensorBoard shows: `tensorboard --logdir DIR`. --to hands the reports to\n" +
-			"MLflow or Weights & Biases, through the Python package: `pip install` of the wheel's file, and of mlflow-skinny or wandb.\n" +
-			"--follow goes on with every new report until it is interrupted.",
+			"last report. --tensorboard writes curves for `tensorboard --logdir DIR`. --to sends the reports to MLflow or Weights &\n" +
+			"Biases through the Python package: install its wheel, and mlflow-skinny or wandb, with pip. --follow continues with new\n" +
+			"reports until it is interrupted.",
 		Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at logCommand) error { return o.Run(at.Context(), at.log, at.OutOrStdout(), at.ErrOrStderr()) })
 	f := cmd.Flags()
 	f.BoolVar(&o.JSON, "json", false, "print JSON, an object a line")
 	f.BoolVar(&o.CSV, "csv", false, "print CSV, with a column for each value")
-	f.StringVar(&o.Board, "tensorboard", "", "folder for a file of TensorBoard's, written anew; nothing else is printed")
+	f.StringVar(&o.Board, "tensorboard", "", "folder for TensorBoard's event file, which is replaced; nothing else is printed")
 	f.StringSliceVar(&o.Kinds, "kind", nil, "only these: step, eval, checkpoint")
-	f.BoolVar(&o.Follow, "follow", false, "go on with new reports until interrupted")
-	f.StringVar(&o.Tracker.To, "to", "", "service to hand the reports to, set up by its own variables (MLFLOW_TRACKING_URI, WANDB_API_KEY): mlflow, wandb")
+	f.BoolVar(&o.Follow, "follow", false, "continue with new reports until interrupted")
+	f.StringVar(&o.Tracker.To, "to", "", "service that gets the reports, configured by its own variables (MLFLOW_TRACKING_URI, WANDB_API_KEY): mlflow, wandb")
 	f.StringVar(&o.Tracker.Project, "project", "pairstream", "--to: MLflow's experiment, or the project of Weights & Biases")
 	f.StringVar(&o.Tracker.Name, "run", "", "--to: name of the run, which the same name continues; empty: the namespace, or pairstream")
-	f.StringVar(&o.Tracker.Python, "python", "", "--to: the Python that has the package pairstream; empty: PAIRSTREAM_PYTHON, or python3")
+	f.StringVar(&o.Tracker.Python, "python", "", "--to: a Python with the package pairstream; empty: PAIRSTREAM_PYTHON, or python3")
 	cmd.MarkFlagsMutuallyExclusive("json", "csv", "tensorboard", "to")
 	cmd.MarkFlagsMutuallyExclusive("follow", "csv")
 	cmd.MarkFlagsMutuallyExclusive("follow", "tensorboard")

@@ -24,9 +24,9 @@ func newRunManifestCommand() *cobra.Command {
 	var open bool
 	cmd := &cobra.Command{
 		Use: "run-manifest",
-		Long: "Writes what `pairstream replay` needs to run a run again. The settings are taken from the environment and, where it\n" +
-			"sets nothing, from the run.env that `pairstream up` and `pairstream demo` leave in the folder of --data, or from\n" +
-			"the file of --env. Secrets and connections are left out.",
+		Long: "Writes the manifest of a run, from which `pairstream replay` repeats it. Settings come from the environment and, where it\n" +
+			"has none, from the run.env that `pairstream up` and `pairstream demo` write to the folder of --data, or from the file of\n" +
+			"--env. Secrets and connections are left out.",
 		Args: cobra.NoArgs,
 	}
 	dir := dataFlag(cmd)
@@ -36,14 +36,14 @@ func newRunManifestCommand() *cobra.Command {
 			return err
 		}
 		for _, change := range m.Changed {
-			fmt.Fprintf(cmd.ErrOrStderr(), "the run changed between two starts, and a replay repeats only what came last: %s\n", display.Printable(change))
+			fmt.Fprintf(cmd.ErrOrStderr(), "the run changed between two starts, and a replay repeats the last start only: %s\n", display.Printable(change))
 		}
 		return writeManifest(m, out, cmd.OutOrStdout())
 	}
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "", "file to write; empty: print it")
-	f.StringVar(&env, "env", "", "file of settings, NAME=VALUE a line; those of the environment go first")
-	f.BoolVar(&open, "open", false, "describe a run that has not ended, as far as it has come")
+	f.StringVar(&env, "env", "", "file of settings, NAME=VALUE a line; the environment takes precedence")
+	f.BoolVar(&open, "open", false, "describe a run that has not ended, with its records so far")
 	return cmd
 }
 
@@ -62,7 +62,7 @@ func writeManifest(m *replay.Manifest, path string, stdout io.Writer) error {
 	return err
 }
 
-// inPlace writes a file that is none to be replaced.
+// inPlace writes to a file that cannot be replaced, such as a pipe.
 func inPlace(path string, _ os.FileMode, write func(io.Writer) error) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -93,8 +93,8 @@ func newReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay MANIFEST",
 		Long: "Copies the pairs of a manifest to topics of their own, runs all stages on them in this process with the settings\n" +
-			"of the manifest, and compares what they write with the original: equal, or the first record that differs. The\n" +
-			"original is only read. An interrupted replay goes on when it is started again.",
+			"of the manifest, and compares their records with the original: equal, or the first record that differs. It writes\n" +
+			"nothing to the original. An interrupted replay continues when it is started again.",
 		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := replay.ReadManifest(args[0])

@@ -30,8 +30,8 @@ func newCompareCommand() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use: "compare MANIFEST MANIFEST...",
-		Long: "Compares runs by the manifests that `pairstream run-manifest` has written. It needs neither their log nor Kafka. The\n" +
-			"first run is what the others are compared with. --html writes a page with their curves over one another.",
+		Long: "Compares runs with the first one, by the manifests that `pairstream run-manifest` has written. It needs neither their log\n" +
+			"nor Kafka. --html writes a page with their curves in common plots.",
 		Args: wantArgs(2, runs.MostRuns),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			var list []runs.Run

@@ -20,8 +20,8 @@ func newFAISSCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "faiss FOLDER",
 		Long: "Writes two indexes for every closed group in SEGMENTS_ROOT, of its images and of its texts, for faiss.read_index:\n" +
-			"IndexIVFScalarQuantizer, with the vectors of 8-bit codes as float16. A third file says which pair has which id. What is\n" +
-			"taken back is left out. It holds the rows of one index in memory: 2.6 GB with five million of 256 values.",
+			"IndexIVFScalarQuantizer, with the vectors of 8-bit codes as float16. A third file maps ids to pairs. Pairs that are taken\n" +
+			"back are left out. It holds the rows of one index in memory: 2.6 GB for five million rows of 256 values.",
 		Args: cobra.ExactArgs(1),
 	}
 	looking(cmd, func(at logCommand) error {
@@ -47,8 +47,8 @@ func newSearchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "search",
 		Long: "Answers GET /neighbors and POST /search, as live search does, over the segments that indexers have written to\n" +
-			"SEGMENTS_ROOT. It maps them, owns no lane, and takes new ones up. Any number of such processes may run. It reads what\n" +
-			"is taken back from the log.",
+			"SEGMENTS_ROOT. It maps the segments, adds new ones, and owns no lane. Any number of such processes may run. It reads\n" +
+			"tombstones from the log.",
 		Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at logCommand) error {

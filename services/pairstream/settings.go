@@ -50,14 +50,14 @@ func newSettingsCommand() *cobra.Command {
 			return writeBetween(file, settingsBegin, settingsEnd, table)
 		},
 	}
-	cmd.Flags().StringVar(&name, "recipe", "", "list instead what a recipe sets, with the place in the paper: "+strings.Join(recipe.Names(), ", "))
+	cmd.Flags().StringVar(&name, "recipe", "", "list instead the settings of a recipe, with their sections in the paper: "+strings.Join(recipe.Names(), ", "))
 	cmd.Flags().StringVar(&file, "write", "", "write the table into this file, between its marks")
 	cmd.Flags().StringVar(&papers, "write-recipes", "", "write the table of every recipe into this file, between its marks")
-	cmd.Flags().StringVar(&python, "write-python", "", "write what each recipe means to a trainer into this file, for the Python package")
+	cmd.Flags().StringVar(&python, "write-python", "", "write the trainer's settings of each recipe into this file, for the Python package")
 	return cmd
 }
 
-// writeBetween replaces what stands between two marks of a file.
+// writeBetween replaces the text between two marks of a file.
 func writeBetween(path, begin, end, text string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -86,7 +86,7 @@ func writeRecipes(path string) error {
 	return writeBetween(path, recipesBegin, recipesEnd, table)
 }
 
-// recipesForPython returns what each recipe means to a trainer, its defaults included, and the sizes of an epoch.
+// recipesForPython returns the trainer's settings of each recipe, including defaults and the sizes of an epoch.
 func recipesForPython() ([]byte, error) {
 	all := map[string]map[string]string{}
 	for _, name := range recipe.Names() {
