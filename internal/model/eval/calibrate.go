@@ -10,16 +10,16 @@ import (
 	"github.com/pairstream/pairstream/internal/model/model"
 )
 
-// binPairs is the number of hard pairs whose share of true ones is estimated together.
+// binPairs is the number of hard pairs that share a bin.
 const binPairs = 25
 
-// Calibrate fits probabilities that hold among hard pairs of which the base rate is true. They are the share of true
-// pairs in bins of the hard pairs, by score, and rise with the score (isotonic regression).
+// Calibrate fits probabilities that are right among hard pairs with the true base rate. They are the shares of true
+// pairs in bins of the hard pairs, by score, made to rise with the score (isotonic regression).
 //
-// Where the truth is not known, own pairs stand for the true ones among the hard, base rate x hard pairs of them in
-// all. They do not count alike: an own pair counts once for each of its [Asked.Rivals]. A text that is true of other
-// images as well has rivals, and a matching head that has met them as negatives doubts its own pair too. To take every
-// hard pair for a wrong one would be an error of the size of the base rate, and no pair would ever be likely.
+// If the truth is not known, own pairs represent the true hard pairs, base rate x hard pairs of them in total. They are
+// weighted: an own pair counts once for each of its [Asked.Rivals]. A text that is also true of other images has
+// rivals, and a matching head that has met them as negatives doubts its own pair too. Counting every hard pair as wrong
+// would be an error as large as the base rate, and no pair would ever be likely.
 func (c *Cond) Calibrate() (*model.Calibration, error) {
 	known := c.positives()
 	if len(known) == 0 || len(c.Hard) == 0 || c.BaseRate <= 0 || c.BaseRate >= 1 {
@@ -70,10 +70,10 @@ func binsOf(hard []Asked) []bin {
 	return bins
 }
 
-// weighted is a score that counts as so many true hard pairs.
+// weighted is a score with the number of true hard pairs that it represents.
 type weighted struct{ score, weight float64 }
 
-// weighed weighs the pairs that are true as the hard ones are. Together they are the base rate of the hard pairs.
+// weighed weights the own pairs to represent the true hard ones. The weights add up to the base rate of the hard pairs.
 func (c *Cond) weighed(known []Asked) []weighted {
 	total := 0.0
 	out := make([]weighted, len(known))
@@ -94,7 +94,7 @@ func (c *Cond) weighed(known []Asked) []weighted {
 	return out
 }
 
-// rising joins neighbours until the share of true pairs rises from bin to bin.
+// rising merges neighbouring bins until the share of true pairs rises from bin to bin.
 func rising(bins []bin) []bin {
 	var out []bin
 	for _, b := range bins {
@@ -110,7 +110,7 @@ func rising(bins []bin) []bin {
 	return out
 }
 
-// positives returns the pairs that are true as the hard ones are.
+// positives returns the pairs that represent the true hard ones.
 func (c *Cond) positives() []Asked {
 	if !c.Known {
 		return c.Own
@@ -127,34 +127,36 @@ func (c *Cond) positives() []Asked {
 // Thresholds are the probabilities at which [Cond.Report] counts. 0.8 is MAFA's.
 var Thresholds = []float64{0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99}
 
-// CondReport is how well a connection discriminator tells pairs apart.
+// CondReport measures how well a connection discriminator tells pairs apart.
 type CondReport struct {
 	Images  int     `json:"images"`
 	Texts   int     `json:"texts"`
 	EasyAUC float64 `json:"easy_auc"` // own pairs against texts with images drawn at random
 	HardAUC float64 `json:"hard_auc"` // own pairs against the most similar others
-	// CandidateAUC tells the true hard pairs from the others; nil: the truth is not known, or all are of one kind.
+	// CandidateAUC is the AUC of true hard pairs against the others; nil: the truth is not known, or all are of one
+	// kind.
 	CandidateAUC *float64 `json:"candidate_auc,omitempty"`
 	BaseRate     float64  `json:"base_rate"` // share of true pairs among the hard ones, counted or declared
 	Counted      bool     `json:"counted"`   // whether it was counted
 	// CalibrationError is the mean distance of a hard pair's probability from the share of true pairs at that probability.
 	CalibrationError float64            `json:"calibration_error"`
-	Calibration      *model.Calibration `json:"calibration,omitempty"` // that is applied; nil: none
+	Calibration      *model.Calibration `json:"calibration,omitempty"` // the applied calibration; nil: none
 	Above            []Above            `json:"above"`
-	// Falls is the highest threshold above which precision is lower for certain than above a lower one: the intervals lie
-	// apart. Who raises the threshold to it gets worse connections. nil: there is none, or the truth is not known.
+	// Falls is the highest threshold at which precision is certainly lower than at some lower threshold: the intervals
+	// do not overlap. Raising the threshold to it makes connections worse. nil: there is none, or the truth is not
+	// known.
 	Falls *float64 `json:"falls,omitempty"`
-	// Bins hold the hard pairs by probability, ten of equal width; without those that are empty.
+	// Bins hold the hard pairs by probability, ten of equal width, without empty ones.
 	Bins []Bin `json:"bins"`
 }
 
-// Bin holds hard pairs of about one probability.
+// Bin holds hard pairs of similar probability.
 type Bin struct {
 	Low   float64 `json:"low"` // probabilities
 	High  float64 `json:"high"`
 	Pairs int     `json:"pairs"`
 	Mean  float64 `json:"mean"` // probability
-	// True is the share of true pairs; where the truth is not known, as [Cond.Calibrate] weighs own pairs.
+	// True is the share of true pairs; if the truth is not known, own pairs represent them as in [Cond.Calibrate].
 	True float64 `json:"true"`
 }
 
@@ -163,15 +165,16 @@ type Above struct {
 	High float64 `json:"high"`
 	Own  float64 `json:"own"`  // share of own pairs
 	Hard float64 `json:"hard"` // share of hard pairs
-	// Precision is the share of true ones of these hard pairs, and Recall that of these of all true ones; nil: not known.
+	// Precision is the share of true pairs among these hard pairs, and Recall their share of all true ones; nil: not
+	// known.
 	Precision *float64 `json:"precision,omitempty"`
 	Recall    *float64 `json:"recall,omitempty"`
-	// From and To are the 95 % interval of the precision (Wilson's), as if pairs were independent.
+	// From and To are the 95 % interval of the precision (Wilson's), treating pairs as independent.
 	From float64 `json:"from,omitempty"`
 	To   float64 `json:"to,omitempty"`
 }
 
-// Report measures the answers with a calibration, or without one.
+// Report measures the answers, with a calibration or without.
 func (c *Cond) Report(calibration *model.Calibration) *CondReport {
 	r := &CondReport{
 		Images: c.Images, Texts: c.Texts, EasyAUC: c.EasyAUC(), HardAUC: c.HardAUC(), BaseRate: c.BaseRate, Counted: c.Known,
@@ -204,7 +207,7 @@ func (c *Cond) Report(calibration *model.Calibration) *CondReport {
 	return r
 }
 
-// falls returns the highest threshold above which precision is lower for certain than above a lower one.
+// falls returns the highest threshold at which precision is certainly lower than at some lower one.
 func falls(curve []Above) (at *float64) {
 	highest := 0.0 // lower end so far
 	for _, v := range curve {
@@ -216,9 +219,8 @@ func falls(curve []Above) (at *float64) {
 	return at
 }
 
-// bins puts the hard pairs into ten bins of equal width, by probability, and returns how far probabilities are from the
-// share of true pairs, in the mean over the hard ones. Where the truth is not known, own pairs stand for the true ones,
-// as in [Cond.Calibrate].
+// bins puts the hard pairs into ten bins of equal width, by probability, and returns the mean distance of probabilities
+// from the share of true pairs. If the truth is not known, own pairs represent the true ones, as in [Cond.Calibrate].
 func (c *Cond) bins(calibration *model.Calibration) (list []Bin, off float64) {
 	const parts = 10
 	var hard, sum, right [parts]float64

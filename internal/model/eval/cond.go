@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// DefaultBaseRate is the share of true pairs among the hardest candidates where nobody has counted them. In the demo's
-// scenes it is 6.5 %, and among photographs 1.5 %.
+// DefaultBaseRate is the assumed share of true pairs among the hardest candidates. In the demo's scenes it is 6.5 %,
+// and among photographs 1.5 %.
 const DefaultBaseRate = 0.05
 
 const (
@@ -20,17 +20,17 @@ const (
 	hardestPairs = 2 // texts of each image, and images of each text: the candidates of MAFA
 )
 
-// CondOptions say how a connection discriminator (Con-D) is asked.
+// CondOptions configure the measurement of a connection discriminator (Con-D).
 type CondOptions struct {
-	// BaseRate is the share of true pairs among the hardest candidates, where the truth is not known; 0:
+	// BaseRate is the share of true pairs among the hardest candidates, if the truth is not known; 0:
 	// [DefaultBaseRate].
 	BaseRate float64
-	// Holds, if set, tells whether a text is true of an image that is not its own. Without it nobody knows.
+	// Holds, if set, tells whether a text is true of an image that is not its own. Without it the truth is not known.
 	Holds func(image, text int) bool
-	// Easy asks about images drawn at random as well.
+	// Easy adds pairs with images drawn at random.
 	Easy bool
 	Seed uint64 // of the draws
-	// Batch and Part are those of [Options].
+	// Batch and Part are as in [Options].
 	Batch, Part int
 }
 
@@ -38,18 +38,18 @@ type CondOptions struct {
 type Asked struct {
 	Score  float64 // difference of the logits, before any calibration
 	True   bool
-	Anchor int // the image, or the image of the text, for which the pair was looked up
-	// Rivals counts, of an own pair, the hard pairs of its image and of its text that are at least as similar as it is.
+	Anchor int // the image, or the image of the text, that the pair was looked up for
+	// Rivals is the number of hard pairs of an own pair's image and text that are at least as similar as the pair.
 	Rivals int
 }
 
-// Cond holds what a model answers to three kinds of pairs, and the truth about them.
+// Cond holds a model's answers to three kinds of pairs, and the truth about them.
 type Cond struct {
 	Images, Texts int
 	Own           []Asked // texts with their images
 	Easy          []Asked // texts with images drawn at random
 	Hard          []Asked // images with the most similar texts, and texts with the most similar images
-	Known         bool    // whether the truth about Hard is known; without it True is false there
+	Known         bool    // whether the truth about Hard is known; otherwise True is false there
 	BaseRate      float64 // share of true pairs among Hard, counted or declared
 }
 
@@ -80,7 +80,7 @@ func AskCond(ctx context.Context, m *model.Model, d Data, o CondOptions) (*Cond,
 	return c, nil
 }
 
-// question is a pair to ask about, with the image for which it was looked up.
+// question is a pair to ask about, with the image that it was looked up for.
 type question struct {
 	Pair
 	anchor int32
@@ -152,7 +152,7 @@ func count(all []Asked, is func(Asked) bool) (n int) {
 	return n
 }
 
-// Half returns the pairs of images with even numbers, or with odd ones. What is fitted on one half is measured on the
+// Half returns the pairs of images with even numbers, or with odd ones, so that a fit on one half is measured on the
 // other.
 func (c *Cond) Half(odd bool) *Cond {
 	half := *c
@@ -168,13 +168,14 @@ func (c *Cond) Half(odd bool) *Cond {
 	return &half
 }
 
-// HardAUC returns the chance that an own pair has a higher score than a hard one that is not known to be true.
+// HardAUC returns the chance that an own pair has a higher score than a hard one, unless the hard one is known to be
+// true.
 func (c *Cond) HardAUC() float64 { return aucOf(c.Own, c.Hard) }
 
 // EasyAUC returns the chance that an own pair has a higher score than an easy one.
 func (c *Cond) EasyAUC() float64 { return aucOf(c.Own, c.Easy) }
 
-// CandidateAUC returns the chance that a hard pair that is true has a higher score than one that is not.
+// CandidateAUC returns the chance that a true hard pair has a higher score than a false one.
 func (c *Cond) CandidateAUC() float64 { return aucOf(nil, c.Hard) }
 
 func aucOf(own, others []Asked) float64 {
@@ -225,7 +226,7 @@ func (t Truth) hardest(sim Matrix, k int) (hard []question) {
 	return hard
 }
 
-// rivals counts, for every own pair, the hard pairs of its image and of its text that are at least as similar as it is.
+// rivals counts, for every own pair, the hard pairs of its image and text that are at least as similar.
 func (t Truth) rivals(sim Matrix, hard []question) []int {
 	count := make([]int, len(t.imageOf))
 	for _, q := range hard {
@@ -245,7 +246,7 @@ func (t Truth) rivals(sim Matrix, hard []question) []int {
 	return count
 }
 
-// best lists the k highest of n values that count, the highest first.
+// best lists the k highest of the eligible of n values, the highest first.
 func best(n, k int, value func(int) (v float32, counts bool)) []int32 {
 	var places []int32
 	var values []float32

@@ -43,19 +43,19 @@ type Options struct {
 	// TopK is the number of candidates that the matching head ranks again. The papers use 256 for COCO and 128 for Flickr.
 	// [RerankAll] and [NoRerank] are other values.
 	TopK int
-	// Vision asks for the usage of vision as well, which needs an MLM head and a vocabulary.
+	// Vision adds the usage of vision, which needs an MLM head and a vocabulary.
 	Vision bool
-	// VisionWords, if set, tells which of the hidden words count for the usage of vision, as the vocabulary has them.
+	// VisionWords, if set, reports which hidden words count for the usage of vision, in the form of the vocabulary.
 	VisionWords func(word string) bool
-	// Mining, if set, chooses the hard negatives of the matching error in place of the model's own similarities. Several
-	// models are then asked about the same pairs. It has a row for every image and a column for every text.
+	// Mining, if set, chooses the hard negatives of the matching error in place of the model's own similarities, so
+	// that several models are asked about the same pairs. It has a row for every image and a column for every text.
 	Mining *Matrix
-	// Matches, if set, tells which texts are true of images that are not their own. These are no negatives of the matching
-	// error.
+	// Matches, if set, reports which texts are true of images that are not their own. These pairs are no negatives of
+	// the matching error.
 	Matches func(image, text int) bool
 }
 
-// fill sets what was left open.
+// fill sets the defaults.
 func (o *Options) fill() {
 	if o.Batch == 0 {
 		o.Batch = 32
@@ -70,20 +70,20 @@ type MatchError struct {
 	Positive float64 `json:"positive"` // true pairs taken for mismatches
 	Negative float64 `json:"negative"` // hardest wrong pairs of every image and every text, taken for matches
 	Error    float64 `json:"error"`    // the mean of both: as many true pairs as hardest negatives
-	// AUC is the chance, in percent, that a true pair has a higher probability of matching than one of these negatives.
+	// AUC is the chance, in percent, that a true pair gets a higher probability than one of these negatives.
 	AUC float64 `json:"auc"`
 }
 
-// Report is the outcome of an evaluation.
+// Report is the result of an evaluation.
 type Report struct {
 	Images int        `json:"images"`
 	Texts  int        `json:"texts"`
 	ITC    Retrieval  `json:"itc"`             // by similarity alone
-	ITM    *Retrieval `json:"itm,omitempty"`   // with the candidates ranked again; nil: not asked for
+	ITM    *Retrieval `json:"itm,omitempty"`   // with the candidates ranked again; nil: not requested
 	TopK   int        `json:"top_k,omitempty"` // candidates ranked again
-	Chance Retrieval  `json:"chance"`          // what random scores would give
+	Chance Retrieval  `json:"chance"`          // expectation for random scores
 	Match  MatchError `json:"matching_error"`  // of the matching head
-	Vision []Usage    `json:"uov,omitempty"`   // at each masking probability of GRIT-VLP; nil: not asked for
+	Vision []Usage    `json:"uov,omitempty"`   // at each masking probability of GRIT-VLP; nil: not requested
 	Sim    Matrix     `json:"-"`               // similarities, for [Options.Mining] of another model
 }
 
@@ -311,7 +311,7 @@ func (e *evaluation) matching(ctx context.Context, s *torch.Scope) error {
 	return nil
 }
 
-// OfCorpus returns the images and texts of a corpus as a model takes them for retrieval.
+// OfCorpus returns the images and texts of a corpus in the form of retrieval inputs.
 func OfCorpus(ctx context.Context, m *model.Model, source *shard.Images, c *dataset.Corpus) (Data, error) {
 	words, err := m.Words()
 	if err != nil {
@@ -335,8 +335,8 @@ func FromCorpus(ctx context.Context, c *dataset.Corpus, source *shard.Images, wo
 	return d
 }
 
-// Held returns the same data as [FromCorpus], for several evaluations. It loads all images at once, several at a time,
-// and keeps them in memory: 3 x size x size bytes each.
+// Held returns the data of [FromCorpus], for several evaluations. It loads all images at once, several at a time, and
+// keeps them in memory: 3 x size x size bytes each.
 func Held(ctx context.Context, c *dataset.Corpus, source *shard.Images, words *token.WordPiece, size, length int) (Data, error) {
 	d := texts(c, words, length)
 	fit := imaging.Preprocess{Size: size}

@@ -9,8 +9,8 @@ import (
 // Pair names an image and a text by their rows.
 type Pair struct{ Image, Text int32 }
 
-// Rerank is a two-step evaluation (MAFA appendix F): the matching head ranks again the K candidates of every query that
-// are best by similarity. Candidates lists what the head has to score.
+// Rerank is a two-step evaluation (MAFA appendix F): the matching head ranks the K candidates of every query with the
+// best similarity again. Candidates lists the pairs for the head to score.
 type Rerank struct {
 	truth  Truth
 	k      int
@@ -58,7 +58,7 @@ func (r *Rerank) Pairs() []Pair {
 }
 
 // Recalls ranks again with the matching head's score of every pair of [Rerank.Pairs]. In the reference the score is the
-// logit of "matched". Whatever was not a candidate stays behind the candidates in its old order.
+// logit of "matched". Other items stay behind the candidates in their old order.
 func (r *Rerank) Recalls(pairs []Pair, scores []float32) Retrieval {
 	byPair := make(map[Pair]float32, len(pairs))
 	for n, p := range pairs {
@@ -79,7 +79,7 @@ func (r *Rerank) Recalls(pairs []Pair, scores []float32) Retrieval {
 // rerankedRank returns the rank of the best relevant column once the candidates are sorted by their scores. Equal
 // scores keep their old order.
 func rerankedRank(row []float32, candidates []int32, score func(int32) float32, relevant []int32) int {
-	again := make([]float32, len(candidates)) // by place in the old order, so that equal scores keep it
+	again := make([]float32, len(candidates)) // by position in the old order, so that equal scores keep it
 	var found []int32
 	for place, c := range candidates {
 		again[place] = score(c)
@@ -102,9 +102,9 @@ func (t Truth) pairs() []Pair {
 	return pairs
 }
 
-// hardestNegatives lists ITM's hard negatives over the whole set. They are, for every image, the most similar text that
-// is not its own, and for every text the most similar such image. With a single image there are none. Pairs that match,
-// if that is known, are no negatives.
+// hardestNegatives lists ITM's hard negatives over the whole set: for every image, the most similar text that is not
+// its own, and for every text the most similar such image. With a single image there are none. Pairs known to match are
+// excluded.
 func (t Truth) hardestNegatives(sim Matrix, matches func(image, text int) bool) []Pair {
 	if matches == nil {
 		matches = func(image, text int) bool { return false }
@@ -156,7 +156,7 @@ func (m Matrix) Transposed() Matrix {
 	return t
 }
 
-// Truth says which texts belong to which image.
+// Truth maps texts to their images.
 type Truth struct {
 	imageOf []int32   // by text
 	textsOf [][]int32 // by image
@@ -195,8 +195,8 @@ type Recalls struct {
 // Sum returns the sum of the three recalls.
 func (r Recalls) Sum() float64 { return r.R1 + r.R5 + r.R10 }
 
-// Retrieval is a row of the papers' tables. TR asks with an image for its texts, and the best ranked of several
-// captions counts. IR asks with a text for its image.
+// Retrieval is a row of the papers' tables. TR queries texts with an image, and the best ranked of several captions
+// counts. IR queries images with a text.
 type Retrieval struct {
 	TR Recalls `json:"tr"`
 	IR Recalls `json:"ir"`
@@ -251,8 +251,8 @@ func imageRanks(sim Matrix, truth Truth) []int {
 	return ranks
 }
 
-// bestRank returns the rank of the best of the relevant columns. Equal scores rank by column. A NaN score never ranks
-// before anything, so a broken model cannot look perfect.
+// bestRank returns the rank of the best of the relevant columns. Equal scores rank by column. A NaN score ranks last,
+// so a broken model cannot look perfect.
 func bestRank(row []float32, relevant []int32) int {
 	best := relevant[0]
 	for _, j := range relevant[1:] {
@@ -274,7 +274,7 @@ func before(row []float32, a, b int32) bool {
 	return row[a] > row[b] || row[a] == row[b] && a < b
 }
 
-// TopK lists the k best columns of a row, best first, or all of them when there are fewer.
+// TopK lists the k best columns of a row, best first; all of them if there are fewer.
 func TopK(row []float32, k int) []int32 {
 	columns := make([]int32, len(row))
 	for j := range columns {

@@ -13,11 +13,11 @@ import (
 // maskShares are the masking probabilities of GRIT-VLP's Figure 4.
 var maskShares = []float64{0.15, 0.35, 0.5, 0.75}
 
-// Usage says how well hidden words are told with the image and without it. The difference is the usage of vision (UoV,
-// GRIT-VLP section 5.6).
+// Usage measures how well hidden words are predicted with the image and without it. The difference is the usage of
+// vision (UoV, GRIT-VLP section 5.6).
 type Usage struct {
 	Share   float64  `json:"masked"` // probability with which a word is hidden
-	Words   int      `json:"words"`  // that were hidden, the same ones with and without the image
+	Words   int      `json:"words"`  // hidden words, the same ones with and without the image
 	With    Accuracy `json:"with_image"`
 	Without Accuracy `json:"without_image"`
 }
@@ -31,8 +31,8 @@ type Accuracy struct {
 // guesses is the number of guesses that count.
 const guesses = 5
 
-// vision measures the usage of vision. Every word but [CLS] and [SEP] is hidden with the same probability, by [MASK].
-// Without the image, the fusion layers leave their cross-attention out.
+// vision measures the usage of vision. Every word except [CLS] and [SEP] is hidden with the same probability, by
+// [MASK]. Without the image, the fusion layers skip their cross-attention.
 func (e *evaluation) vision(ctx context.Context, s *torch.Scope) error {
 	mask := slices.Index(e.model.Vocab, "[MASK]")
 	if !e.model.HasMasked() || mask < 0 {
@@ -77,10 +77,10 @@ type hidden struct {
 	ids       [][]int32
 	images    []int64 // of each text
 	positions []int64 // of the hidden words, in the padded batch
-	words     []int32 // what stood there
+	words     []int32 // the original words
 }
 
-// hide hides words of the texts [from, to). The draws depend on the text's number and the probability alone.
+// hide hides words of the texts [from, to). The draws depend only on the text's number and the probability.
 func (e *evaluation) hide(from, to int, share float64, mask int32) hidden {
 	var b hidden
 	longest := 0

@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// Calibration turns the difference of a matching head's logits into a probability that holds among the candidates that
-// Con-D is asked about: of pairs with probability 0.8, about 80 % match. It is linear between points, and level outside
-// of them. A larger difference never has a lower probability. A nil Calibration leaves the softmax as it is.
+// Calibration maps the difference of a matching head's logits to a probability that is right among Con-D's candidates:
+// of pairs with probability 0.8, about 80 % match. It is linear between points, and constant outside them. A larger
+// difference never has a lower probability. A nil Calibration means the plain softmax.
 type Calibration struct {
 	Differences   []float64 `json:"differences"`   // rising
-	Probabilities []float64 `json:"probabilities"` // at these, rising or level
-	BaseRate      float64   `json:"base_rate"`     // share of true pairs among the candidates, as it was declared or counted
-	Pairs         int       `json:"pairs"`         // held-out pairs from which it was fitted
+	Probabilities []float64 `json:"probabilities"` // at these, never falling
+	BaseRate      float64   `json:"base_rate"`     // share of true pairs among the candidates, declared or counted
+	Pairs         int       `json:"pairs"`         // held-out pairs used for the fit
 }
 
 // rest is the share of the softmax in a calibrated probability. It keeps the order of pairs where the calibration is
-// level.
+// constant.
 const rest = 0.001
 
-// Validate returns an error for a calibration that would not keep the order of pairs.
+// Validate returns an error for a calibration that would change the order of pairs.
 func (c *Calibration) Validate() error {
 	switch {
 	case c == nil:
@@ -71,7 +71,7 @@ func (c *Calibration) at(difference float64) float64 {
 	return (1-part)*c.Probabilities[i-1] + part*c.Probabilities[i]
 }
 
-// text returns what a fingerprint hashes of a calibration.
+// text returns the form of a calibration that a fingerprint hashes.
 func (c *Calibration) text() string {
 	text := "calibration"
 	for i, d := range c.Differences {

@@ -25,7 +25,7 @@ type CLIP struct {
 	vision clipVision
 	text   clipText
 
-	pictures imaging.Preprocess // how they are prepared; the zero value: as OpenAI does
+	pictures imaging.Preprocess // their preparation; the zero value: OpenAI's
 }
 
 type clipVision struct {
@@ -138,8 +138,8 @@ func (m *CLIP) Image(s *torch.Scope, images *torch.Tensor) *torch.Tensor {
 	return linear{w: v.projection}.exact(s, v.after.apply(s, s.Select(x, 1, 0)))
 }
 
-// Text projects ids [n, length] to [n, embed], not of unit length. The state at the end token stands for the text. That
-// token has the highest id, and what follows it has no influence.
+// Text projects ids [n, length] to [n, embed], not of unit length. The state at the end token represents the text. That
+// token has the highest id, and later tokens have no influence.
 func (m *CLIP) Text(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	t := m.text
 	n, length := ids.Size(0), ids.Size(1)
@@ -214,9 +214,9 @@ func (c CLIPConfig) Validate() error {
 	})
 }
 
-// CLIPOptions supply what the file and a config.json beside it do not say.
+// CLIPOptions supply facts that the file and a config.json beside it lack.
 type CLIPOptions struct {
-	Prefix string      // what the names of the tensors begin with
+	Prefix string      // prefix of the tensors' names
 	Config *CLIPConfig // nil: from the shapes, and from config.json in the file's folder if there is one
 	DType  torch.DType // zero: Float32; or Float64
 }
@@ -262,8 +262,8 @@ type huggingFaceTower struct {
 	Activation string `json:"hidden_act"`
 }
 
-// clipConfigOf reads the configuration off the shapes. Heads and activation do not show in shapes. They are read from
-// config.json; without it they are OpenAI's.
+// clipConfigOf derives the configuration from the shapes. Heads and activation do not show in shapes. They are read
+// from config.json; without it they are OpenAI's.
 func clipConfigOf(f *safetensors.File, prefix, configPath string) (CLIPConfig, error) {
 	c, err := clipConfigFromShapes(f, prefix)
 	if err != nil {

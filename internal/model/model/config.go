@@ -25,16 +25,16 @@ type Config struct {
 	VocabSize        int `json:"vocab_size"`
 	MaxPositions     int `json:"max_positions"`
 	EmbedDim         int `json:"embed_dim"`
-	TextTokens       int `json:"text_tokens"` // length that captions are cut to, [CLS] and [SEP] included
+	TextTokens       int `json:"text_tokens"` // length to which captions are cut, including [CLS] and [SEP]
 
-	// CaptionWords is the number of words that the authors' pre_caption leaves of a caption before tokenization; 0:
-	// captions stay as they are. A model is always fed as it was trained.
+	// CaptionWords is the number of words that the authors' pre_caption keeps of a caption before tokenization; 0:
+	// captions stay unchanged. A model must be fed as in its training.
 	CaptionWords int `json:"caption_words,omitempty"`
 }
 
 const (
 	visionMLPRatio = 4 // width of a vision block's hidden layer over its own
-	tokenTypes     = 2 // BERT's segments, of which captions use the first
+	tokenTypes     = 2 // BERT's segments; captions use the first
 
 	// maxSize bounds every number of a configuration, so that a file cannot ask for endless work.
 	maxSize = 1 << 20
@@ -97,8 +97,8 @@ const (
 	retrievalTokens   = 30
 )
 
-// RetrievalTokens returns the length that captions are cut to in retrieval: 30 for a model that was pre-trained on 25,
-// as in the papers, and else the model's own.
+// RetrievalTokens returns the length to which captions are cut in retrieval: 30 for a model pre-trained with 25, as in
+// the papers, otherwise the model's own.
 func (c Config) RetrievalTokens() int {
 	if c.TextTokens == preTrainingTokens {
 		return min(retrievalTokens, c.MaxPositions)
@@ -170,7 +170,7 @@ const (
 	captionWords = 30 // of the authors' pre_caption, in pre-training and in evaluation
 )
 
-// shapeReader reads sizes off a file's tensors, and keeps the first problem.
+// shapeReader reads sizes from a file's tensors, and keeps the first problem.
 type shapeReader struct {
 	file  *safetensors.File
 	names func(string) []string // under which a tensor is looked up
@@ -215,13 +215,13 @@ func (r *shapeReader) count(format string, present bool) int {
 	return n
 }
 
-// sideOf returns the side of a square of so many patches.
+// sideOf returns the side of a square of the given number of patches.
 func sideOf(patches int) int { return int(math.Sqrt(float64(max(patches, 0))) + 0.5) }
 
-// publishedWidths are those of ViTs and BERTs whose published sizes all have heads of headWidth.
+// publishedWidths are the widths of ViTs and BERTs whose published sizes all have heads of headWidth.
 var publishedWidths = []int{192, 384, 768, 1024}
 
-// headsOf returns the number of attention heads of a published width. No shape shows it, and another number ruins a
+// headsOf returns the number of attention heads of a published width. Shapes do not show it, and a wrong number ruins a
 // model without an error.
 func headsOf(width int, part string) (int, error) {
 	if !slices.Contains(publishedWidths, width) {
@@ -231,7 +231,7 @@ func headsOf(width int, part string) (int, error) {
 	return width / headWidth, nil
 }
 
-// configFromShapes reads a configuration off the tensors of a converted checkpoint of a published size.
+// configFromShapes derives a configuration from the tensors of a converted checkpoint of a published size.
 func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
 	r := &shapeReader{file: f, names: func(name string) []string { return namesOf(prefix, name) }}
 	patch := r.shape("visual_encoder.patch_embed.proj.weight", 4)
@@ -300,8 +300,8 @@ func (c Config) fusionOperations(n float64) float64 {
 	return c.fusionLayers() * (blockOperations(n, d, float64(c.TextIntermediate)) + cross)
 }
 
-// matchOperations counts those of fusionOperations that matching wants: the last layer computes the first token alone,
-// and the first layer's self-attention belongs to the text.
+// matchOperations counts the part of fusionOperations that matching needs: the last layer computes only the first
+// token, and the first layer's self-attention belongs to the text.
 func (c Config) matchOperations(n float64) float64 {
 	side := float64(c.ImageSize / c.PatchSize)
 	m, d, h := side*side+1, float64(c.TextHidden), float64(c.TextIntermediate)
@@ -310,8 +310,7 @@ func (c Config) matchOperations(n float64) float64 {
 	return c.fusionOperations(n) - last - c.attendOperations(n)
 }
 
-// attendOperations counts the operations of the fusion encoder's first self-attention, which it computes once for a
-// text.
+// attendOperations counts the operations of the fusion encoder's first self-attention, computed once for a text.
 func (c Config) attendOperations(n float64) float64 {
 	d := float64(c.TextHidden)
 	return 2 * (4*n*d*d + 2*n*n*d)
@@ -325,8 +324,8 @@ func (c Config) ScoreOperations(n, m float64) float64 {
 }
 
 // StepOperations counts the operations of training on a pair with GRIT-VLP's losses, without a momentum encoder. ITM
-// sees the pair matching, with a wrong text and with a wrong image. MLM encodes the text again, with half of its tokens
-// hidden but for [CLS], and looks for those in the vocabulary. The way back costs twice the way forward.
+// sees the matching pair, a wrong text and a wrong image. MLM encodes the text again, with half of its tokens except
+// [CLS] hidden, and predicts those over the vocabulary. The backward pass costs twice the forward pass.
 func (c Config) StepOperations(n float64) float64 {
 	matching := c.attendOperations(n) + 3*c.matchOperations(n)
 	d := float64(c.TextHidden)
@@ -335,7 +334,8 @@ func (c Config) StepOperations(n float64) float64 {
 	return 3 * (c.ImageOperations() + c.TextOperations(n) + c.viewOperations() + matching + masked)
 }
 
-// Parameters counts the weights of a model, those of its MLM head included, whose words are the text encoder's.
+// Parameters counts the weights of a model, including its MLM head, whose decoder is the text encoder's word
+// embeddings.
 func (c Config) Parameters() int64 {
 	linear := func(in, out int) int64 { return int64(in)*int64(out) + int64(out) }
 	norm := func(d int) int64 { return 2 * int64(d) }

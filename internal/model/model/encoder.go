@@ -10,7 +10,7 @@ import (
 )
 
 // Encoder embeds images and captions as unit vectors of one space. It runs a network's two towers on batches of one
-// fixed size and fills the last batch of a call with blanks. The size decides how libtorch cuts the work, and so the
+// fixed size and fills the last batch of a call with blanks. The size decides how libtorch divides the work, and so the
 // last bits of the results. With a fixed size a row's bits depend on its input alone (invariant 4 of the package). A
 // call with few inputs costs as much as a full batch.
 type Encoder struct {
@@ -22,18 +22,18 @@ type Encoder struct {
 	fingerprint string
 }
 
-// towers is what an Encoder needs of a network.
+// towers is the part of a network that an Encoder needs.
 type towers struct {
 	image func(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor    // [n, 3, size, size] to [n, dim]
 	text  func(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor // [n, length] to [n, dim]; mask: 1 for real tokens
 	// tokens returns a caption's ids, at least one and at most length of them.
 	tokens func(caption string) []int32
 	length int
-	fill   int32 // id in the places behind a text's
+	fill   int32 // id after the end of a text
 	free   func()
 }
 
-// DefaultBatchSize is the batch size of encoders whose caller chooses none.
+// DefaultBatchSize is the default batch size of encoders.
 const DefaultBatchSize = 32
 
 // newEncoder makes an encoder. It finds the dimension by running both towers once.
@@ -78,10 +78,10 @@ func (e *Encoder) Dim() int { return e.dim }
 // ImageSize returns the side of the images in pixels.
 func (e *Encoder) ImageSize() int { return e.size.Size }
 
-// Preprocessing returns what makes the pixels for EncodeImages.
+// Preprocessing returns the preparation of pixels for EncodeImages.
 func (e *Encoder) Preprocessing() imaging.Preprocess { return e.size }
 
-// Fingerprint returns an identifier of what shapes the vectors: weights, sizes of the inputs and tokens.
+// Fingerprint returns an identifier of everything that shapes the vectors: weights, sizes of the inputs and tokens.
 // Embeddings of different fingerprints cannot be compared.
 func (e *Encoder) Fingerprint() string { return e.fingerprint }
 
@@ -89,7 +89,7 @@ func (e *Encoder) Fingerprint() string { return e.fingerprint }
 func (e *Encoder) Free() { e.towers.free() }
 
 // EncodeImages maps n images (n x 3 x size x size bytes, of [imaging.Preprocess.Bytes]) to n unit rows of Dim values.
-// While the device computes a batch, the next one is on its way to it.
+// It copies the next batch to the device while the device computes the current one.
 func (e *Encoder) EncodeImages(ctx context.Context, pixels []byte, n int) ([]float32, error) {
 	values := e.size.Values()
 	if n < 0 || len(pixels) != n*values {

@@ -8,19 +8,19 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// Encoding is what a [Matcher] keeps of an image or a text to match it with others. It is a function of the weights and
-// the image or text alone, to the last bit on a CPU, whatever it was encoded beside.
+// Encoding is the encoded form of an image or a text that a [Matcher] can match with others. It is a function of the
+// weights and the image or text alone, to the last bit on a CPU, whatever else was in its batch.
 type Encoding struct {
-	// Tokens are float16 values of every token, row by row: of an image what its encoder made of it, of a text what the
-	// fusion encoder makes of it before it sees an image.
+	// Tokens are float16 values of every token, row by row: for an image the output of its encoder, for a text its
+	// state in the fusion encoder before the first cross-attention.
 	Tokens []uint16
 	// Vector is the unit vector in the space of both, in which similar images and texts are near.
 	Vector []float32
-	// Length is the number of a text's tokens. A model with one fusion layer keeps the first of them alone.
+	// Length is the number of a text's tokens. A model with one fusion layer keeps only the first of them.
 	Length int
 }
 
-// Encodes reports whether the encoders can be asked alone. Those of a TorchScript program cannot.
+// Encodes reports whether the encoders can run separately. Those of a TorchScript program cannot.
 func (m *Matcher) Encodes() bool { return m.model != nil }
 
 // EncodeImages encodes images, 3 x S x S float32 each, in blocks of one size.
@@ -69,7 +69,7 @@ func (m *Matcher) EncodeTexts(ctx context.Context, ids [][]int32) (encodings []E
 
 func (m *Matcher) dtype() torch.DType { return m.model.params[0].Tensor.DType() }
 
-// inTurn encodes n rows block by block, and frees what a block made.
+// inTurn encodes n rows block by block, and frees each block's results.
 func inTurn(s *torch.Scope, n int, encode func(s *torch.Scope, at, rows int)) error {
 	for at := 0; at < n; at += fixedBlock {
 		err := s.Nest(func(s *torch.Scope) error {
@@ -94,7 +94,7 @@ func appendEncodings(to []Encoding, rows int, tokens, vectors *torch.Tensor) []E
 }
 
 // MatchEncoded returns the probability that a text is true of an image, for each pair of encodings. A pair has the same
-// bits whatever it is asked beside, and whether its encodings were kept or have just been made.
+// bits whatever else is in the call, and whether its encodings were cached or new.
 func (m *Matcher) MatchEncoded(ctx context.Context, images, texts []Encoding, pairs []Pair, part int) (probabilities []float32, err error) {
 	err = m.worker.Do(ctx, func(s *torch.Scope) (err error) {
 		s.NoGrad(func() {

@@ -36,7 +36,7 @@ func (m *Model) matchLogits(s *torch.Scope, fused *torch.Tensor) *torch.Tensor {
 }
 
 // MatchPairs returns the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]); class 1 is a match.
-// It computes nothing twice for a text or an image of several pairs, and nothing for tokens that ITM does not look at.
+// It computes nothing twice for a text or an image of several pairs, and nothing for tokens that ITM ignores.
 func (m *Model) MatchPairs(s *torch.Scope, hidden, mask *torch.Tensor, images View, textIndex, imageIndex []int64) *torch.Tensor {
 	return m.Pairing(s, hidden, mask, images).MatchLogits(s, textIndex, imageIndex)
 }
@@ -45,10 +45,10 @@ func (m *Model) MatchPairs(s *torch.Scope, hidden, mask *torch.Tensor, images Vi
 // none.
 type View struct{ layers []*torch.Tensor }
 
-// View prepares images (from [Model.Image]) for any number of texts: for ITM's and MLM's alike.
+// View prepares images (from [Model.Image]) for any number of texts, for both ITM and MLM.
 func (m *Model) View(s *torch.Scope, images *torch.Tensor) View { return View{m.text.view(s, images)} }
 
-// Select returns the images that index names, in its order.
+// Select returns the images of an index, in its order.
 func (v View) Select(s *torch.Scope, index []int64) View {
 	rows := s.Int64s(index, int64(len(index)))
 	var out View
@@ -58,7 +58,7 @@ func (v View) Select(s *torch.Scope, index []int64) View {
 	return out
 }
 
-// Pairing holds texts and images of which many pairs will be scored, a part at a time. It lives as long as its scope.
+// Pairing holds texts and images for scoring many pairs, a part at a time. It lives as long as its scope.
 type Pairing struct {
 	model *Model
 	prepared
@@ -97,18 +97,18 @@ func (m *Model) decode(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return s.Linear(x, m.text.words, m.masked.bias)
 }
 
-// Temperature returns the learned divisor of similarities. It first brings back a value that has left [0.001, 0.5], in
-// the weight itself, as the reference code does. So the gradient never vanishes at a bound. Call it once, before the
-// forward pass that uses it. It does not wait for the device.
+// Temperature returns the learned divisor of similarities. It first clamps the weight itself to [0.001, 0.5], as the
+// reference code does, so that the gradient never vanishes at a bound. Call it once, before the forward pass that uses
+// it. It does not wait for the device.
 func (m *Model) Temperature(s *torch.Scope) *torch.Tensor {
 	s.NoGrad(func() { m.temperature.CopyFrom(s.Clamp(m.temperature, minTemperature, maxTemperature)) })
 	return m.temperature
 }
 
 // ImageRegions returns the local features of images encoded by [Model.Image]: [n, regions, embed]. It projects every
-// patch and scales it to length one. Then it averages the patches of a region, and does not scale the average again. As
-// in TCL, a grid of g x g patches has windows of c x c. Here c is the whole part of the root of g. It leaves out
-// patches beyond the last whole window.
+// patch and scales it to length one. Then it averages the patches of a region, without scaling the average. As in TCL,
+// a grid of g x g patches has windows of c x c, where c is the integer part of the square root of g. Patches beyond the
+// last whole window are left out.
 func (m *Model) ImageRegions(s *torch.Scope, tokens *torch.Tensor) *torch.Tensor {
 	patches := locals(s, tokens, m.visionProj)
 	n, width := patches.Size(0), patches.Size(2)
@@ -122,19 +122,19 @@ func (m *Model) ImageRegions(s *torch.Scope, tokens *torch.Tensor) *torch.Tensor
 }
 
 // TextTokens returns the local features of texts encoded by [Model.Text]: [n, length-1, embed]. They are unit vectors
-// of the tokens behind [CLS], padding included.
+// of the tokens after [CLS], including padding.
 func (m *Model) TextTokens(s *torch.Scope, hidden *torch.Tensor) *torch.Tensor {
 	return locals(s, hidden, m.textProj)
 }
 
-// locals projects all tokens but the first and scales them to length one.
+// locals projects all tokens except the first and scales them to length one.
 func locals(s *torch.Scope, x *torch.Tensor, projection linear) *torch.Tensor {
 	return s.Normalize(projection.exact(s, s.Contiguous(s.Narrow(x, 1, 1, x.Size(1)-1))), -1, unitFloor)
 }
 
-// BackwardOrder returns the places of [Model.Params] in the order in which a backward pass is done with them: heads,
-// fusion layers, the text encoder from its end, and the image encoder from its end, which begins a forward pass. The
-// order depends on the names and the configuration alone.
+// BackwardOrder returns the indices of [Model.Params] in the order in which a backward pass finishes with them: heads,
+// fusion layers, the text encoder from its end, and the image encoder from its end. The order depends only on the names
+// and the configuration.
 func (m *Model) BackwardOrder() []int {
 	order := make([]int, len(m.params))
 	for i := range order {
@@ -146,7 +146,7 @@ func (m *Model) BackwardOrder() []int {
 	return order
 }
 
-// backwardPlace returns a number that grows with the time at which a backward pass is done with a weight.
+// backwardPlace returns a number that grows with the time at which a backward pass finishes with a weight.
 func (c Config) backwardPlace(name string) int {
 	var layer int
 	_, err := fmt.Sscanf(name, "text_encoder.bert.encoder.layer.%d.", &layer)

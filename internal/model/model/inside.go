@@ -19,7 +19,7 @@ const (
 	wordsKey   = "pairstream.words"
 )
 
-// insideScript is what a TorchScript encoder of `export-encoder` says of its inputs.
+// insideScript describes the inputs of a TorchScript encoder of `export-encoder`.
 type insideScript struct {
 	ImageSize  int        `json:"image_size"`
 	Resize     string     `json:"resize"` // crop or squash

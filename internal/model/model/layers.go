@@ -14,15 +14,15 @@ const (
 	clipEps   = 1e-5
 )
 
-// minusInfinity takes a score out of a softmax.
+// minusInfinity excludes a score from a softmax.
 var minusInfinity = math.Inf(-1)
 
 // unitFloor is the least norm that a projection is divided by.
 const unitFloor = 1e-12
 
-// through passes x through n layers. It frees what a layer made when the layer returns, and its result when the next
-// one has used it. That bounds the memory of a forward pass without gradients. With gradients, autograd keeps what it
-// needs.
+// through passes x through n layers. It frees a layer's temporaries when the layer returns, and its result when the
+// next layer has used it. That bounds the memory of a forward pass without gradients. With gradients, autograd keeps
+// the tensors that it needs.
 func through(s *torch.Scope, x *torch.Tensor, n int, layer func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor) *torch.Tensor {
 	for i := range n {
 		var y *torch.Tensor
@@ -31,7 +31,7 @@ func through(s *torch.Scope, x *torch.Tensor, n int, layer func(s *torch.Scope, 
 			return nil
 		})
 		if err != nil {
-			panic(err) // as every failed operation
+			panic(err) // like every failed operation
 		}
 		if i > 0 {
 			x.Free()
@@ -56,14 +56,14 @@ func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return s.Linear(x, l.factor, l.b)
 }
 
-// exact does what apply does in float32, whatever the worker's precision. It is for the small last layers, whose
-// results leave the network.
+// exact is apply in float32, whatever the worker's precision. It is for the small last layers, whose results leave the
+// network.
 func (l linear) exact(s *torch.Scope, x *torch.Tensor) (y *torch.Tensor) {
 	s.InFloat32(func() { y = s.Linear(x, l.w, l.b) })
 	return y
 }
 
-// rows returns the part of the layer that makes outputs [from, from+n).
+// rows returns the part of the layer that computes outputs [from, from+n).
 func (l linear) rows(s *torch.Scope, from, n int64) linear {
 	return linear{w: s.Narrow(l.w, 0, from, n), factor: s.Narrow(l.factor, 0, from, n), b: s.Narrow(l.b, 0, from, n)}
 }
@@ -166,7 +166,7 @@ func newVision(src *source, c Config) vision {
 }
 
 // forward maps images [n, 3, size, size] to tokens [n, tokens, dim], the class token first. With classOnly it returns
-// the class token alone [n, 1, dim], without the work that only the others need.
+// only the class token [n, 1, dim], without the work for the others.
 func (v vision) forward(s *torch.Scope, images *torch.Tensor, classOnly bool) *torch.Tensor {
 	x := embedPatches(s, images, v.patch.w, v.patch.b)
 	shape := x.Shape()

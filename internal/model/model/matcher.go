@@ -12,9 +12,10 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// Matcher says how likely images and texts match. It is a model with a matching head, or a TorchScript program.
+// Matcher computes the probability that images and texts match. It is a model with a matching head, or a TorchScript
+// program.
 type Matcher struct {
-	// Config holds what its inputs must be; of a program only image_size, text_tokens, caption_words and vocab_size.
+	// Config describes the inputs; for a program only image_size, text_tokens, caption_words and vocab_size.
 	Config Config
 	Vocab  []string
 
@@ -22,7 +23,7 @@ type Matcher struct {
 	fingerprint string
 	pad         int32
 	match       matchFunc
-	model       *Model // nil: a program, whose encoders cannot be asked alone
+	model       *Model // nil: a program, whose encoders cannot run separately
 	free        func()
 }
 
@@ -52,10 +53,10 @@ func isScript(path string) bool {
 	return slices.Contains([]string{".pt", ".ts", ".torchscript"}, filepath.Ext(path))
 }
 
-// NewMatcher makes a matcher of a model with its vocabulary. The model stays the caller's.
+// NewMatcher makes a matcher of a model with its vocabulary. The caller keeps the model.
 func NewMatcher(ctx context.Context, m *Model) (*Matcher, error) {
 	fingerprint, err := m.Fingerprint(ctx)
-	if err == nil && m.Calibration != nil { // it changes what is answered
+	if err == nil && m.Calibration != nil { // it changes the answers
 		h := newFingerprint(fingerprint, m.Calibration.text())
 		fingerprint = h.sum()
 	}
@@ -90,7 +91,7 @@ func newMatcher(m *Matcher) (*Matcher, error) {
 // Fingerprint returns an identifier of the weights, or of the program.
 func (m *Matcher) Fingerprint() string { return m.fingerprint }
 
-// OnProcessor reports whether the matcher computes on the processor, and not on a GPU.
+// OnProcessor reports whether the matcher computes on the processor rather than on a GPU.
 func (m *Matcher) OnProcessor() bool { return m.worker.Device() == "cpu" }
 
 // Words returns the tokenizer, which prepares captions as in the matcher's training.
@@ -114,9 +115,9 @@ func (m *Matcher) Match(ctx context.Context, pixels []float32, ids [][]int32, pa
 // fixedBlock is the number of images, and of texts, that [Matcher.MatchFixed] encodes at once.
 const fixedBlock = 16
 
-// MatchFixed does what [Matcher.Match] does, and gives a pair the same bits whatever it is asked beside. Images and
-// texts are encoded in blocks of one size, filled up with black and with the first text, and texts are padded to the
-// longest that the model takes. The numbers of images and texts may differ.
+// MatchFixed is [Matcher.Match], but gives a pair the same bits whatever else is in the call. Images and texts are
+// encoded in blocks of one size, filled up with black and with the first text, and texts are padded to the greatest
+// length that the model takes. The numbers of images and texts may differ.
 func (m *Matcher) MatchFixed(ctx context.Context, pixels []float32, ids [][]int32, pairs []Pair, part int) ([]float32, error) {
 	values := 3 * m.Config.ImageSize * m.Config.ImageSize
 	images := len(pixels) / values
@@ -132,7 +133,7 @@ func (m *Matcher) MatchFixed(ctx context.Context, pixels []float32, ids [][]int3
 	})
 }
 
-// checkFixed verifies texts that will be padded to the longest that the model takes.
+// checkFixed verifies texts that will be padded to the greatest length that the model takes.
 func (m *Matcher) checkFixed(ids [][]int32) error {
 	for i, row := range ids {
 		if len(row) > m.Config.TextTokens {
@@ -142,7 +143,7 @@ func (m *Matcher) checkFixed(ids [][]int32) error {
 	return CheckTexts(ids, m.Config)
 }
 
-// missing returns how many rows n lacks to whole blocks.
+// missing returns the number of rows that n lacks to whole blocks.
 func missing(n int) int { return (fixedBlock - n%fixedBlock) % fixedBlock }
 
 // filledUp fills the last block of texts up with the first one.
@@ -158,7 +159,7 @@ func filledUp(ids [][]int32) [][]int32 {
 func (m *Matcher) run(ctx context.Context, pixels []float32, images int,
 	match func(s *torch.Scope, pixels *torch.Tensor) ([]float32, error),
 ) (probabilities []float32, err error) {
-	sent, err := send(m.worker, m.Config, pixels, images) // while the worker computes for another
+	sent, err := send(m.worker, m.Config, pixels, images) // while the worker computes for another caller
 	if err != nil {
 		return nil, err
 	}
@@ -185,14 +186,13 @@ func inBlocks(s *torch.Scope, block int, x *torch.Tensor, encode func(at, n int6
 	return s.Cat(0, parts...)
 }
 
-// These are further keys in the metadata of a weights file. Files without them are as they were before there were such
-// keys.
+// Optional keys in the metadata of a weights file.
 const (
 	calibrationKey = "pairstream.calibration" // JSON of Calibration
-	cardKey        = "pairstream.card"        // JSON of whoever trained the weights
+	cardKey        = "pairstream.card"        // JSON from the trainer of the weights
 )
 
-// readAbout takes calibration and card out of a file's metadata.
+// readAbout removes calibration and card from a file's metadata and returns them.
 func (m *Model) readAbout(f *safetensors.File) error {
 	m.Card = f.Metadata[cardKey]
 	text, ok := f.Metadata[calibrationKey]

@@ -14,7 +14,7 @@ type Pair struct{ Image, Text int32 }
 // Logits are the matching head's outputs for a pair.
 type Logits struct{ Mismatch, Match float32 }
 
-// Encoded holds texts and images that will be paired.
+// Encoded holds texts and images to be paired.
 type Encoded struct {
 	Hidden *torch.Tensor // of the texts, from [Model.Text]
 	Mask   *torch.Tensor // of the texts, from [Texts]
@@ -48,7 +48,7 @@ func scoreParts(s *torch.Scope, pairing *Pairing, pairs []Pair, part int) ([]Log
 	return logits, nil
 }
 
-// scorePart scores a part and fills it up with its first pair.
+// scorePart scores a part, filled up with its first pair.
 func scorePart(s *torch.Scope, pairing *Pairing, pairs []Pair, part int) []Logits {
 	texts, images := rowsOf(pairs, part)
 	values := pairing.MatchLogits(s, texts, images).Float32s()
@@ -59,7 +59,7 @@ func scorePart(s *torch.Scope, pairing *Pairing, pairs []Pair, part int) []Logit
 	return logits
 }
 
-// rowsOf lists the rows of up to a part of pairs, and repeats those of the first pair behind them.
+// rowsOf lists the rows of up to a part of pairs, followed by repetitions of the first pair's.
 func rowsOf(pairs []Pair, part int) (texts, images []int64) {
 	texts, images = make([]int64, part), make([]int64, part)
 	for i := range part {
@@ -100,7 +100,7 @@ func CheckTexts(rows [][]int32, c Config) error {
 
 // Texts pads rows of token ids to the longest of them, and on a GPU to a multiple of 8. It marks the tokens with 1 and
 // the padding with 0. Both results are [N, L] Int64. Attention ignores padding, so a shorter padding gives the same
-// features for less work.
+// features with less work.
 func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torch.Tensor, err error) {
 	if err := CheckTexts(rows, c); err != nil {
 		return nil, nil, err
@@ -113,7 +113,7 @@ func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torc
 	return ids, mask, nil
 }
 
-// stepped rounds a length up as the device wants it.
+// stepped rounds a length up to the device's step.
 func stepped(s *torch.Scope, length int, c Config) int {
 	step := s.LengthStep()
 	return min((length+step-1)/step*step, c.MaxPositions)
@@ -159,7 +159,7 @@ func send(w *torch.Worker, c Config, pixels []float32, n int) (*torch.Upload, er
 	return w.Upload(pixels, int64(n), 3, int64(side), int64(side))
 }
 
-// Received returns what [Images] makes, for images that were sent.
+// Received returns the tensor of [Images], for images that were sent.
 func Received(s *torch.Scope, u *torch.Upload, m *Model) *torch.Tensor {
 	return s.To(s.Receive(u), m.Params()[0].Tensor.DType())
 }

@@ -30,14 +30,14 @@ type Param struct {
 	Name   string
 	Tensor *torch.Tensor
 
-	factor *torch.Tensor // of products, where that is another tensor
+	factor *torch.Tensor // of products, if that is another tensor
 }
 
 // Model is a network of the ALBEF architecture. Its owner calls Free.
 type Model struct {
 	Config Config
 	Vocab  []string // of WordPiece; may be nil when the caller tokenises
-	// Calibration is of these weights and no others: whoever trains them drops it. nil: there is none.
+	// Calibration belongs to these weights alone: training drops it. nil: there is none.
 	Calibration *Calibration
 	Card        string // JSON about the training of these weights; may be empty
 
@@ -117,8 +117,8 @@ func free(params []Param) {
 
 func byName(a, b Param) int { return cmp.Compare(a.Name, b.Name) }
 
-// Params lists the weights by name. It lists a weight once that the reference code has under several names. The MLM
-// decoder is one: it is the table of word embeddings.
+// Params lists the weights by name, each once. The reference code has some under several names, such as the MLM
+// decoder, which is the table of word embeddings.
 func (m *Model) Params() []Param { return slices.Clone(m.params) }
 
 // Worker returns the worker that holds the model's tensors.
@@ -131,11 +131,11 @@ func (m *Model) SetTrainable(on bool) {
 	}
 }
 
-// SetDropout sets the share that the text encoder drops from now on, in [0, 1). It is 0.1 in the training of the
-// papers, and 0 when a model is used. The vision transformer drops nothing.
+// SetDropout sets the share that the text encoder drops from now on, in [0, 1). It is 0.1 in the papers' training, and
+// 0 when a model is used. The vision transformer drops nothing.
 func (m *Model) SetDropout(share float64) { m.text.drop.share = share }
 
-// Dropout returns what [Model.SetDropout] set; 0 at first.
+// Dropout returns the value of [Model.SetDropout]; 0 at first.
 func (m *Model) Dropout() float64 { return m.text.drop.share }
 
 // Words returns the tokenizer of the model, which prepares captions as in the model's training.
@@ -159,8 +159,8 @@ func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 	return fingerprint(ctx, m.worker, m.params, string(config), strings.Join(m.Vocab, "\n"))
 }
 
-// FingerprintOf returns the fingerprint that the model had when [Model.Export] returned these tensors. It needs no
-// device.
+// FingerprintOf returns the fingerprint of the model at the time when [Model.Export] returned these tensors. It needs
+// no device.
 func (m *Model) FingerprintOf(tensors []safetensors.NamedTensor) (string, error) {
 	config, err := json.Marshal(m.Config)
 	if err != nil {
@@ -192,8 +192,7 @@ func fingerprint(ctx context.Context, w *torch.Worker, params []Param, texts ...
 	return h.sum(), nil
 }
 
-// hashing is a fingerprint that is being made: of texts, and of weights with their names, each with its length before
-// it.
+// hashing is a fingerprint in progress: of texts, and of weights with their names, each preceded by its length.
 type hashing struct{ hash.Hash }
 
 func newFingerprint(texts ...string) hashing {

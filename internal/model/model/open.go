@@ -14,11 +14,11 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// EncoderOptions say how to use a file that holds an off-the-shelf encoder. The kind of file decides which ones are
-// needed.
+// EncoderOptions configure the use of a file that holds an off-the-shelf encoder. The kind of file decides which ones
+// are needed.
 type EncoderOptions struct {
 	BatchSize int // 0: DefaultBatchSize
-	// VocabPath names the file of the words: for CLIP its gzipped merges, for an ALBEF file without a vocabulary inside a
+	// VocabPath is the file of the vocabulary: for CLIP its gzipped merges, for an ALBEF file without a vocabulary a
 	// WordPiece vocabulary, a token a line, and for TorchScript either of these or SigLIP's model of SentencePiece.
 	VocabPath  string
 	ImageSize  int // for TorchScript without its sizes inside

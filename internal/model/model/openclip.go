@@ -18,15 +18,15 @@ import (
 // openCLIPFile is the name of the configuration that open_clip writes beside its weights.
 const openCLIPFile = "open_clip_config.json"
 
-// anEncoder tells how models that the loader does not know become encoders.
+// anEncoder tells how to convert unsupported models to encoders.
 const anEncoder = "`python -m pairstream export-encoder` makes an encoder of whatever open_clip or transformers load"
 
-// openCLIPConfig has open_clip's fields of a plain CLIP: two transformers of its own, and byte-pair encoding. A field
-// that is not here changes the network or its words.
+// openCLIPConfig has open_clip's fields of a plain CLIP: two transformers of its own, and byte-pair encoding. Unknown
+// fields are refused, because they would change the network or its words.
 type openCLIPConfig struct {
 	EmbedDim  int     `json:"embed_dim"`
 	QuickGELU bool    `json:"quick_gelu"`
-	Custom    bool    `json:"custom_text"`     // the text tower is a module of its own, text
+	Custom    bool    `json:"custom_text"`     // the text tower is a separate module, text
 	Bias      float64 `json:"init_logit_bias"` // of the loss, as the scale is
 	Scale     float64 `json:"init_logit_scale"`
 	Vision    struct {
@@ -36,7 +36,7 @@ type openCLIPConfig struct {
 		HeadWidth int          `json:"head_width"`
 		MLPRatio  float64      `json:"mlp_ratio"`
 		PatchSize openCLIPSide `json:"patch_size"`
-		Dropout   float64      `json:"patch_dropout"` // in training alone
+		Dropout   float64      `json:"patch_dropout"` // only in training
 	} `json:"vision_cfg"`
 	Text struct {
 		Context  int     `json:"context_length"`
@@ -65,7 +65,7 @@ func (s *openCLIPSide) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// openCLIPPictures says how open_clip prepares pictures.
+// openCLIPPictures is open_clip's preparation of pictures.
 type openCLIPPictures struct {
 	Mean          [3]float32 `json:"mean"`
 	Std           [3]float32 `json:"std"`
@@ -73,8 +73,8 @@ type openCLIPPictures struct {
 	Resize        string     `json:"resize_mode"`
 }
 
-// readOpenCLIP reads open_clip_config.json. Heads, activation and the preparation of pictures do not show in the
-// weights, so the file has to be there.
+// readOpenCLIP reads open_clip_config.json. The weights show neither heads nor activation nor the preparation of
+// pictures, so the file must exist.
 func readOpenCLIP(path string) (CLIPConfig, imaging.Preprocess, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func (p openCLIPPictures) preprocess(size int) (imaging.Preprocess, error) {
 	return pre, pre.Normalize(p.Mean, p.Std)
 }
 
-// loadOpenCLIP reads what open_clip writes: open_clip_model.safetensors, with open_clip_config.json beside it.
+// loadOpenCLIP reads open_clip's files: open_clip_model.safetensors, with open_clip_config.json beside it.
 func loadOpenCLIP(ctx context.Context, w *torch.Worker, f *safetensors.File, path string) (*CLIP, error) {
 	c, pre, err := readOpenCLIP(filepath.Join(filepath.Dir(path), openCLIPFile))
 	if err != nil {
@@ -143,7 +143,7 @@ var openCLIPLayer = strings.NewReplacer(
 	"self_attn.q_proj.", "attn.in_proj_", "self_attn.k_proj.", "attn.in_proj_", "self_attn.v_proj.", "attn.in_proj_",
 )
 
-// Names of the other tensors, and of what the layers' names begin with. The text tower's may stand behind "text.".
+// Names of the other tensors, and prefixes of the layers' names. The text tower's may have the prefix "text.".
 var openCLIPTop = strings.NewReplacer(
 	"vision_model.embeddings.class_embedding", "visual.class_embedding",
 	"vision_model.embeddings.patch_embedding.weight", "visual.conv1.weight",
@@ -156,8 +156,8 @@ var openCLIPTop = strings.NewReplacer(
 	"text_projection.weight", "text_projection",
 )
 
-// fromOpenCLIP returns a function that takes values, asked for by Hugging Face's names, from a file with open_clip's.
-// Queries, keys and values lie there in one tensor, and projections are transposed.
+// fromOpenCLIP returns a function that reads values, by Hugging Face's names, from a file with open_clip's. There,
+// queries, keys and values are in one tensor, and projections are transposed.
 func fromOpenCLIP(f *safetensors.File) func(string, []int64, initial) (safetensors.Tensor, error) {
 	take := fromFile(f, func(name string) []string { return []string{name, "text." + name} }, 0)
 	return func(name string, shape []int64, first initial) (safetensors.Tensor, error) {

@@ -16,24 +16,24 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// ScriptOptions say what a TorchScript archive does not: the inputs of its methods.
+// ScriptOptions describe the inputs of a TorchScript archive's methods.
 type ScriptOptions struct {
 	ImageSize  int // pixels on a side, cropped and normalised as for CLIP
 	TextTokens int // length of the ids, filled up by FillID
 	Words      ScriptWords
 	BatchSize  int // 0: DefaultBatchSize
 
-	// Pictures says how pictures are prepared; the zero value: as for CLIP, of ImageSize.
+	// Pictures is the preparation of pictures; the zero value: as for CLIP, of ImageSize.
 	Pictures imaging.Preprocess
 }
 
 // ScriptWords is the tokenizer of a TorchScript archive: token.CLIP, token.WordPiece or token.SigLIP.
 type ScriptWords interface {
-	// Encode returns at most limit ids of a text, its beginning and its end included.
+	// Encode returns at most limit ids of a text, including its start and its end.
 	Encode(text string, limit int) []int32
 	// Digest returns an identifier of the vocabulary.
 	Digest() string
-	// FillID returns the id in the places behind a text.
+	// FillID returns the id after the end of a text.
 	FillID() int32
 }
 
@@ -125,7 +125,8 @@ func NewScriptMatcher(ctx context.Context, w *torch.Worker, path string) (*Match
 	return m, nil
 }
 
-// matchParts calls the program on parts of one size, and fills the last one up, so that a pair's place does not matter.
+// matchParts calls the program on parts of one size, and fills the last one up, so that a pair's position does not
+// matter.
 func matchParts(s *torch.Scope, script *torch.Script, pixels, ids, mask *torch.Tensor, pairs []Pair, part int) ([]float32, error) {
 	probabilities := make([]float32, 0, len(pairs))
 	for len(pairs) > 0 {
@@ -138,7 +139,7 @@ func matchParts(s *torch.Scope, script *torch.Script, pixels, ids, mask *torch.T
 				return fmt.Errorf("method match gives shape %s for %d pairs, want one probability each", shapeString(shape), part)
 			}
 			for i, p := range got.Float32s()[:n] {
-				if p < 0 || p > 1 { // a NaN is the caller's to refuse
+				if p < 0 || p > 1 { // the caller refuses NaN
 					return fmt.Errorf("method match gives %v for image %d and text %d, want a probability from 0 to 1", p, images[i], texts[i])
 				}
 				probabilities = append(probabilities, p)

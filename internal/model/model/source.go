@@ -30,8 +30,8 @@ const (
 	initialTemperature = 0.07
 )
 
-// source provides a network's tensors while the network is put together, one call for each. So names, shapes and first
-// values stand in one place, the constructors of the layers.
+// source provides a network's tensors while the network is built, one call for each. So names, shapes and initial
+// values are in one place, the constructors of the layers.
 type source struct {
 	values   func(name string, shape []int64, first initial) (safetensors.Tensor, error)
 	scope    *torch.Scope
@@ -42,9 +42,9 @@ type source struct {
 	problems []error
 }
 
-// weight returns the weight of a linear layer, [out, in], and what its products take. Those of frozen layers are made
-// once: in bfloat16 where the worker multiplies that. Otherwise oneDNN gets them by columns, which products of few rows
-// read faster, up to 1.7 times. With MKL the bits would then depend on where in memory the rows of the input lie.
+// weight returns the weight of a linear layer, [out, in], and the form for its products. The form of a frozen layer is
+// made once: in bfloat16 if the worker multiplies that. Otherwise oneDNN gets it by columns, which makes products of
+// few rows up to 1.7 times as fast. With MKL the bits would then depend on the input rows' position in memory.
 func (src *source) weight(name string, first initial, out, in int) (w, factor *torch.Tensor) {
 	narrow := src.scope.Precision() == torch.BFloat16
 	w = src.add(name, first, src.frozen && !narrow && src.scope.Multiplier() == "oneDNN", out, in)
@@ -131,8 +131,8 @@ func finite(t safetensors.Tensor) error {
 	return nil
 }
 
-// fromFile returns a function that takes values from a weights file. rename gives the names in the file, and may offer
-// several. side is the number of patches to which position embeddings are resized; 0: they are not.
+// fromFile returns a function that reads values from a weights file. rename gives the possible names in the file. side
+// is the number of patches to which position embeddings are resized; 0: they are not resized.
 func fromFile(f *safetensors.File, rename func(string) []string, side int) func(string, []int64, initial) (safetensors.Tensor, error) {
 	return func(name string, shape []int64, _ initial) (safetensors.Tensor, error) {
 		for _, candidate := range rename(name) {

@@ -9,7 +9,7 @@ import (
 // paddedScore is added to attention scores at padded positions, as BERT's code does.
 const paddedScore = -10000
 
-// text is the BERT-style encoder. Layers below fusion see the text alone; the others see the image as well.
+// text is the BERT-style encoder. Layers below fusion see only the text; the others also see the image.
 type text struct {
 	words, positions, types *torch.Tensor
 	norm                    norm
@@ -18,8 +18,8 @@ type text struct {
 	drop                    *dropout
 }
 
-// dropout drops a share of the activations in training, one share for all layers; 0 otherwise. It acts where BERT has
-// it: behind the embeddings, on attention's probabilities, and on what attention and ffn add.
+// dropout is the share of activations dropped in training, one share for all layers; 0 otherwise. It applies where BERT
+// has it: after the embeddings, to attention's probabilities, and to the outputs of attention and ffn.
 type dropout struct {
 	share float64
 }
@@ -97,7 +97,7 @@ func (t text) embed(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	return t.drop.apply(s, t.norm.apply(s, s.Add(s.Embedding(t.words, ids, paddingID), place)))
 }
 
-// scores turns a mask [n, length], 1 for real tokens, into what attention adds to its scores: [n, 1, length].
+// scores turns a mask [n, length], 1 for real tokens, into the summand of attention scores: [n, 1, length].
 func (t text) scores(s *torch.Scope, mask *torch.Tensor) *torch.Tensor {
 	padded := s.AddScalar(s.Neg(s.To(mask, t.words.DType())), 1)
 	return s.Unsqueeze(s.MulScalar(padded, paddedScore), 1)
@@ -112,8 +112,7 @@ func (t text) encode(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *t
 	})
 }
 
-// fuse runs the layers from fusion on, text i with image i of what [text.view] returned. Without images it leaves
-// cross-attention out.
+// fuse runs the layers from fusion on, text i with image i of [text.view]. Without images it skips cross-attention.
 func (t text) fuse(s *torch.Scope, x, scores *torch.Tensor, images []*torch.Tensor) *torch.Tensor {
 	layers := t.layers[t.fusion:]
 	return through(s, x, len(layers), func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor {
@@ -125,7 +124,7 @@ func (t text) fuse(s *torch.Scope, x, scores *torch.Tensor, images []*torch.Tens
 	})
 }
 
-// view returns the keys and values of images for cross-attention, by layer. They know of no text.
+// view returns the keys and values of images for cross-attention, by layer. They do not depend on texts.
 func (t text) view(s *torch.Scope, images *torch.Tensor) (kv []*torch.Tensor) {
 	for _, l := range t.layers[t.fusion:] {
 		kv = append(kv, l.cross.keysAndValues(s, images))
@@ -133,21 +132,21 @@ func (t text) view(s *torch.Scope, images *torch.Tensor) (kv []*torch.Tensor) {
 	return kv
 }
 
-// prepared is what texts and images bring to any pair of them, in the fusion layers.
+// prepared holds the parts of texts and images for the fusion layers that are independent of their pairing.
 type prepared struct {
-	attended, scores *torch.Tensor   // texts after the first layer's self-attention; what attention adds to their scores
+	attended, scores *torch.Tensor   // texts after the first layer's self-attention; the summand of their scores
 	images           []*torch.Tensor // of text.view
 }
 
-// prepare computes what does not depend on who is paired with whom. Up to the first cross-attention a text knows of no
-// image.
+// prepare computes everything that is independent of the pairing. Before the first cross-attention a text does not
+// depend on an image.
 func (t text) prepare(s *torch.Scope, x, scores *torch.Tensor, images []*torch.Tensor) prepared {
 	layers := t.layers[t.fusion:]
 	return prepared{attended: layers[0].self.selfAttend(s, x, scores, len(layers) == 1), scores: scores, images: images}
 }
 
-// fuseFirst fuses the pairs of texts and images that the indices name. It returns only the first tokens [pairs, 1,
-// hidden], which ITM needs. It computes the same as fuse with less work: the last layer has one query for each pair.
+// fuseFirst fuses the pairs of texts and images given by the indices. It returns only the first tokens [pairs, 1,
+// hidden], for ITM. It gives the same result as fuse with less work: the last layer has one query for each pair.
 func (t text) fuseFirst(s *torch.Scope, p prepared, textIndex, imageIndex *torch.Tensor) *torch.Tensor {
 	layers := t.layers[t.fusion:]
 	x := s.IndexSelect(p.attended, 0, textIndex)
@@ -161,7 +160,7 @@ func (t text) fuseFirst(s *torch.Scope, p prepared, textIndex, imageIndex *torch
 	})
 }
 
-// selfAttend attends from the tokens of x, or from the first alone, to the tokens of x.
+// selfAttend attends from the tokens of x, or only from the first, to the tokens of x.
 func (a attention) selfAttend(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
 	if firstOnly {
 		return a.crossAttend(s, firstToken(s, x), a.keysAndValues(s, x), scores)

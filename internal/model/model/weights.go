@@ -17,15 +17,15 @@ const (
 	vocabKey  = "pairstream.vocab"  // the vocabulary, a token a line
 )
 
-// LoadOptions supply what files lack that [Model.Save] did not write.
+// LoadOptions supply facts that files not written by [Model.Save] lack.
 type LoadOptions struct {
-	Prefix    string      // what the names of the tensors begin with
-	Config    *Config     // nil: from the metadata, or else from the shapes, for published widths alone
+	Prefix    string      // prefix of the tensors' names
+	Config    *Config     // nil: from the metadata, otherwise from the shapes, for published widths only
 	ImageSize int         // pixels on a side, to which the position embeddings are resized; 0: the file's own
 	Vocab     []string    // nil: from the metadata
 	DType     torch.DType // zero: Float32; or Float64
 	Trainable bool        // whether the weights take gradients
-	Frozen    bool        // whether nobody changes the weights: products are faster then, with other last bits
+	Frozen    bool        // the weights never change: products are then faster, with other last bits
 }
 
 // Load reads a weights file.
@@ -101,7 +101,8 @@ func hasMasked(f *safetensors.File, rename func(string) []string) bool {
 	return false
 }
 
-// checkTied refuses a model whose MLM decoder is not the table of word embeddings, since one of the two would be lost.
+// checkTied refuses a model whose MLM decoder is not the table of word embeddings, because one of the two would be
+// lost.
 func checkTied(f *safetensors.File, rename func(string) []string) error {
 	for alias, name := range map[string]string{
 		maskedHeadName + "decoder.weight": "text_encoder.bert.embeddings.word_embeddings.weight",
@@ -148,7 +149,7 @@ func (m *Model) Save(ctx context.Context, path string) error {
 	return safetensors.WriteFile(path, tensors, metadata)
 }
 
-// Metadata returns what a weights file says about the model besides its tensors.
+// Metadata returns the metadata of a weights file of the model.
 func (m *Model) Metadata() (map[string]string, error) {
 	config, err := json.Marshal(m.Config)
 	if err != nil {

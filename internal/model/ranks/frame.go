@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// kind says what a frame is.
+// kind is the kind of a frame.
 type kind uint8
 
 const (
@@ -32,7 +32,7 @@ const (
 	maxChunk    = 4 * chunkFloats
 )
 
-// bound returns the most bytes that a frame of a kind may hold, among ranks.
+// bound returns the greatest size of a frame of a kind, among ranks.
 func (k kind) bound() uint32 {
 	switch k {
 	case kindPiece, kindSum:
@@ -64,7 +64,7 @@ func readFrame(r io.Reader, limit uint32) (kind, []byte, error) {
 	return k, payload, nil
 }
 
-// readPayload reads n bytes. It takes memory as bytes arrive, so that a length alone costs little.
+// readPayload reads n bytes. It allocates memory as bytes arrive, so that a claimed length alone costs little.
 func readPayload(r io.Reader, n int) ([]byte, error) {
 	const step = 8 << 20
 	payload := make([]byte, 0, min(n, step))

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// group is what a rank has of the others: a link to each.
+// group holds a rank's links to the others.
 type group struct {
 	rank     int
 	links    []*link // by rank; nil: this one
@@ -41,7 +41,7 @@ func (g *group) others() []*link {
 func (g *group) mind(one *link) {
 	<-one.lost
 	if one.rank > 0 && errors.Is(one.err, ErrDone) {
-		return // rank 0 ends a training: what it says is on its way
+		return // rank 0 ends a training: its message is on its way
 	}
 	g.fail(one.err)
 }
@@ -57,7 +57,7 @@ func (g *group) fail(err error) {
 	})
 }
 
-// unlessLost runs what needs all ranks and does not notice by itself when one is lost. It ends then, with that error.
+// unlessLost runs work that needs all ranks but does not notice a loss by itself. A loss ends the work with its error.
 func (g *group) unlessLost(ctx context.Context, run func(context.Context) error) error {
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -98,7 +98,7 @@ func (g *group) open(ctx context.Context, t Transport, id []byte) error {
 	})
 }
 
-// Watch waits until a rank is lost or ends the training, or ctx ends. It returns why; nil: ctx has ended.
+// Watch waits until a rank is lost or ends the training, or ctx ends. It returns the cause; nil: ctx has ended.
 func (g *group) Watch(ctx context.Context) error {
 	select {
 	case <-g.lost:
@@ -111,7 +111,7 @@ func (g *group) Watch(ctx context.Context) error {
 // World returns the number of ranks.
 func (g *group) World() int { return len(g.links) }
 
-// Traffic returns the bytes that this rank has sent to all others and received from them, before they are encrypted.
+// Traffic returns the bytes that this rank has sent to and received from all others, before encryption.
 func (g *group) Traffic() (sent, received int64) {
 	for _, one := range g.others() {
 		sent, received = sent+one.sent.Load(), received+one.received.Load()
@@ -119,8 +119,8 @@ func (g *group) Traffic() (sent, received int64) {
 	return sent, received
 }
 
-// Close tells all ranks why this one ends, nil when the training is over, and leaves them. It reports whether it could
-// tell each.
+// Close tells all ranks why this one ends, nil if the training is over, and leaves them. It reports whether it could
+// tell each of them.
 func (g *group) Close(why error) (told bool) {
 	f := goodbye{Done: true}
 	if why != nil {

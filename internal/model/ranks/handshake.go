@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// version is that of the frames and of what they hold.
+// version is the version of the frames and their contents.
 const version = 3
 
 // handshakeTimeout bounds how long a stranger keeps a connection.
 const handshakeTimeout = 10 * time.Second
 
-// Fact is something that must be equal on all ranks.
+// Fact is a fact that must be equal on all ranks.
 type Fact struct{ Name, Value string }
 
 // challenge opens a connection, from the rank that accepts it.
@@ -31,7 +31,7 @@ type challenge struct {
 type hello struct {
 	Version, Rank, World int
 	To                   int    // the rank that it wants to reach
-	Session              []byte `json:",omitempty"` // that rank 0 has begun; to a rank above 0
+	Session              []byte `json:",omitempty"` // begun by rank 0; to a rank above 0
 	Address              string `json:",omitempty"` // where it listens for ranks above it; to rank 0
 	Nonce                []byte
 	Facts                []Fact // to rank 0
@@ -74,8 +74,8 @@ func (h hello) proof(token string, nonce, binding []byte) ([]byte, error) {
 	return prove(token, "joins", binding, nonce, raw), nil
 }
 
-// greet shakes hands with a rank that has come, and returns its hello. admit says why that rank cannot take part. An
-// error that is no errStranger comes from a rank of this training, which was told.
+// greet shakes hands with a connecting rank, and returns its hello. admit returns why that rank cannot take part. An
+// error other than errStranger comes from a rank of this training, which was told.
 func greet(conn net.Conn, binding []byte, o Options, admit func(hello) error) (h hello, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return h, err
@@ -108,7 +108,7 @@ func greet(conn net.Conn, binding []byte, o Options, admit func(hello) error) (h
 	return h, conn.SetDeadline(time.Time{})
 }
 
-// admit says why a rank cannot take part, as rank 0.
+// admit returns why a rank cannot take part, as rank 0.
 func (o Options) admit(h hello) error {
 	if h.World != o.World {
 		return fmt.Errorf("WORLD_SIZE is %d on rank %d and %d on rank 0: want one value on all ranks", h.World, h.Rank, o.World)
@@ -128,7 +128,7 @@ func (o Options) admit(h hello) error {
 
 type difference struct{ name, ours, theirs string }
 
-// differences lists the facts that are not equal, in the order of ours.
+// differences lists the facts that differ, in our order.
 func differences(ours, theirs []Fact) (found []difference) {
 	values := make(map[string]string)
 	for _, f := range theirs {

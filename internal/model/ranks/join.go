@@ -17,8 +17,8 @@ import (
 // joinPause is the wait between two tries to reach another rank.
 const joinPause = 200 * time.Millisecond
 
-// Join reaches the leader, however late it starts, unless that takes longer than Options.Wait. It does not try again
-// when the leader refuses. Then it waits until all other ranks are there, and joins them.
+// Join connects to the leader, however late it starts, unless that takes longer than Options.Wait. It does not retry if
+// the leader refuses. Then it waits until all other ranks are present, and connects to them.
 func Join(ctx context.Context, o Options) (*Member, error) {
 	a, err := apply(ctx, o)
 	if err != nil {
@@ -27,7 +27,7 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	return a.settle(ctx)
 }
 
-// applicant is a rank that the leader has admitted, and that has not met the others yet.
+// applicant is a rank that the leader has admitted, but that has not met the others yet.
 type applicant struct {
 	options  Options
 	tls      *tls.Config
@@ -35,7 +35,7 @@ type applicant struct {
 	listener net.Listener // for the ranks above this one
 }
 
-// apply reaches the leader.
+// apply connects to the leader.
 func apply(ctx context.Context, o Options) (*applicant, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func apply(ctx context.Context, o Options) (*applicant, error) {
 	}
 }
 
-// listen listens for other ranks where this one reaches the leader from. It listens nowhere else.
+// listen listens for other ranks on the address from which this one reaches the leader, and on no other.
 func (a *applicant) listen(ctx context.Context, local net.Addr) (string, error) {
 	host, _, err := net.SplitHostPort(local.String())
 	if err == nil {
@@ -87,7 +87,7 @@ func (a *applicant) listen(ctx context.Context, local net.Addr) (string, error) 
 	return a.listener.Addr().String(), nil
 }
 
-// reach joins a rank at an address. say returns what to tell it.
+// reach connects to a rank at an address. say returns the hello for it.
 func (a *applicant) reach(ctx context.Context, address string, say func(net.Conn) (hello, error)) (*link, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *applicant) reach(ctx context.Context, address string, say func(net.Conn
 	return newLink(h.To, over, a.options.Silence), nil
 }
 
-// settle waits until all ranks have come to the leader, and joins them.
+// settle waits until all ranks have come to the leader, and connects to them.
 func (a *applicant) settle(ctx context.Context) (*Member, error) {
 	links := make([]*link, a.options.World)
 	links[0] = a.leader
@@ -141,7 +141,7 @@ func (a *applicant) close() error {
 	return nil
 }
 
-// roster waits for what the leader says of the others.
+// roster waits for the leader's roster.
 func (a *applicant) roster(ctx context.Context) (list roster, err error) {
 	raw, err := from(ctx, a.leader, a.leader.roster)
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *applicant) roster(ctx context.Context) (list roster, err error) {
 	return list, nil
 }
 
-// meet joins the ranks below this one, and waits for those above it.
+// meet connects to the ranks below this one, and waits for those above it.
 func (a *applicant) meet(ctx context.Context, list roster, links []*link) error {
 	meeting, cancel := context.WithTimeout(ctx, a.options.Wait)
 	defer cancel()
@@ -202,7 +202,7 @@ func (a *applicant) meet(ctx context.Context, list roster, links []*link) error 
 // sayGoodbye tells ranks why there is no training yet.
 func sayGoodbye(err error, links []*link) {
 	f := goodbyeFor(err)
-	f.Failed = false // what they hold is sound
+	f.Failed = false // their state is sound
 	for _, l := range links {
 		if l != nil {
 			l.end(f)
@@ -210,7 +210,7 @@ func sayGoodbye(err error, links []*link) {
 	}
 }
 
-// Member is a rank that is joined to the leader, and to all others.
+// Member is a rank that is connected to the leader, and to all others.
 type Member struct{ *group }
 
 // Tell sends a message to the leader.
@@ -219,11 +219,11 @@ func (m *Member) Tell(message []byte) error { return m.links[0].send(kindMessage
 // Hear returns the leader's next message, or [ErrDone] when the training is over.
 func (m *Member) Hear(ctx context.Context) ([]byte, error) { return m.links[0].hear(ctx) }
 
-// Over reports whether the leader has ended the training in order. A rank that leaves because it has lost another one
-// may hear so meanwhile.
+// Over reports whether the leader has ended the training in order. Even a rank that leaves because of a loss may learn
+// this.
 func (m *Member) Over() bool { return m.links[0].over.Load() }
 
-// meetPause is the wait between two tries to reach a rank that has come to rank 0.
+// meetPause is the wait between two attempts to reach a rank that has come to rank 0.
 const meetPause = time.Second
 
 // meetings are the joins of a rank above 0 with others above 0. Of two ranks the higher one comes to the lower one.
@@ -234,7 +234,7 @@ type meetings struct {
 	failed  chan error
 }
 
-// admit says why a rank cannot join this one.
+// admit returns why a rank cannot connect to this one.
 func (m meetings) admit(h hello) error {
 	switch {
 	case h.World != m.options.World:
@@ -256,7 +256,7 @@ func (m meetings) enter(ctx context.Context, l *link) {
 	}
 }
 
-// visit joins a rank below this one. Until rank 0 notes the loss of one that is not to be reached, it tries again.
+// visit connects to a rank below this one. It retries until rank 0 notices that the rank is lost.
 func (m meetings) visit(ctx context.Context, a *applicant, rank int, address string) {
 	for {
 		l, err := a.reach(ctx, address, func(net.Conn) (hello, error) { return hello{To: rank, Session: m.session}, nil })

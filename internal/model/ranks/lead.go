@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Leader is rank 0, joined to all others.
+// Leader is rank 0, connected to all others.
 type Leader struct{ *group }
 
 // Lead listens at the address until all other ranks have come.
@@ -28,8 +28,8 @@ func Lead(ctx context.Context, o Options) (*Leader, error) {
 	return lead(ctx, listener, o)
 }
 
-// listenAt listens at the address. The name of a Pod becomes known only after the Pod has started, so it waits for a
-// name.
+// listenAt listens at the address. The name of a Pod becomes known only after the Pod has started, so it waits for the
+// name to resolve.
 func listenAt(ctx context.Context, o Options) (net.Listener, error) {
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
@@ -63,7 +63,7 @@ func lead(ctx context.Context, listener net.Listener, o Options) (*Leader, error
 		sayGoodbye(err, g.links)
 		return nil, err
 	}
-	all := &Leader{newGroup(0, append([]*link{nil}, g.links...), o.Log)} // one that is lost ends all from here on
+	all := &Leader{newGroup(0, append([]*link{nil}, g.links...), o.Log)} // from here on, a lost rank ends all others
 	id, err := g.introduce(ctx)
 	if err != nil {
 		sayGoodbye(err, g.links)
@@ -76,7 +76,7 @@ func lead(ctx context.Context, listener net.Listener, o Options) (*Leader, error
 	return all, nil
 }
 
-// gathering is a group whose ranks are on their way.
+// gathering is a group whose ranks are still arriving.
 type gathering struct {
 	options    Options
 	links      []*link // of ranks 1 and up
@@ -102,14 +102,14 @@ func (g *gathering) enter(ctx context.Context, l *link) {
 	}
 }
 
-// roster tells a rank who the others are.
+// roster tells a rank about the others.
 type roster struct {
 	Session   []byte   // of this gathering
 	Addresses []string // where each rank listens; rank 0: empty
-	Transport []byte   // id of the exchange of vectors, where it is not the links'
+	Transport []byte   // id of the exchange of vectors, if it is not the links'
 }
 
-// introduce has the ranks join one another, and waits until they have. It returns the id of their exchange.
+// introduce makes the ranks connect to one another, and waits until they have. It returns the id of their exchange.
 func (g *gathering) introduce(ctx context.Context) (id []byte, err error) {
 	if t := g.options.Transport; t != nil {
 		if id, err = t.NewID(); err != nil {
@@ -137,7 +137,7 @@ func (g *gathering) introduce(ctx context.Context) (id []byte, err error) {
 	return id, nil
 }
 
-// wait collects the ranks as they join, until all are there. One that joins again replaces itself.
+// wait collects the ranks as they join, until all are present. A rank that joins again replaces itself.
 func (g *gathering) wait(ctx, waiting context.Context) error {
 	for {
 		missing := g.missing()
@@ -167,7 +167,7 @@ func (g *gathering) wait(ctx, waiting context.Context) error {
 	}
 }
 
-// missing names the ranks that are not there.
+// missing names the missing ranks.
 func (g *gathering) missing() (names []string) {
 	for i, l := range g.links {
 		if l == nil || isLost(l) {
@@ -206,7 +206,7 @@ func (l *Leader) Hear(ctx context.Context, rank int) ([]byte, error) {
 	return l.links[rank].hear(ctx)
 }
 
-// acceptor is where ranks come in.
+// acceptor accepts ranks.
 type acceptor struct {
 	listener net.Listener
 	tls      *tls.Config
@@ -215,7 +215,7 @@ type acceptor struct {
 	enter    func(context.Context, *link) // takes over a link; it may wait until ctx ends
 }
 
-// serve shakes hands with whoever comes, until ctx ends. It then waits for all handshakes.
+// serve shakes hands with every peer, until ctx ends. It then waits for all handshakes.
 func (d acceptor) serve(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -255,7 +255,7 @@ func (d acceptor) serve(ctx context.Context) {
 
 func (d acceptor) log() *slog.Logger { return d.options.Log }
 
-// greet makes a link of a connection; nil: it refuses it. It calls said when the other end has said hello in TLS.
+// greet makes a link of a connection; nil: it refuses it. It calls said when the peer has sent its TLS hello.
 func (d acceptor) greet(ctx context.Context, conn net.Conn, said func()) *link {
 	keys := d.tls.Clone()
 	keys.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -282,7 +282,8 @@ func (d acceptor) greet(ctx context.Context, conn net.Conn, said func()) *link {
 	return l
 }
 
-// severity is the level at which a refused connection is logged. One that had to make room is one of very many.
+// severity is the level at which a refused connection is logged. A connection that had to make room is one of very
+// many.
 func severity(err error) slog.Level {
 	if errors.Is(err, net.ErrClosed) {
 		return slog.LevelDebug

@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// ErrLost marks the loss of a rank, or its orderly stop, in the middle of a training. What the others hold is sound.
+// ErrLost marks the loss of a rank, or its orderly stop, in the middle of a training. The others' state is sound.
 var ErrLost = errors.New("the training goes on when all ranks are back")
 
-// ErrDone says that the leader has ended the training because it is over.
+// ErrDone means that the leader has ended the training because it is complete.
 var ErrDone = errors.New("rank 0 has ended the training")
 
-// goodbye is the last thing that a rank sends.
+// goodbye is a rank's last message.
 type goodbye struct {
 	Done   bool   `json:",omitempty"` // the training is over
-	Failed bool   `json:",omitempty"` // what the rank holds may be broken
+	Failed bool   `json:",omitempty"` // the rank's state may be broken
 	Text   string `json:",omitempty"` // why, unless Done
 }
 
@@ -33,12 +33,12 @@ type goodbye struct {
 type link struct {
 	rank    int // at the other end
 	conn    net.Conn
-	address string // where the other end listens for ranks
+	address string // where the peer listens for ranks
 	silence time.Duration
 
 	sending  sync.Mutex // held for a frame
 	messages inbox
-	roster   chan []byte // frames of one kind each, which nobody has taken yet
+	roster   chan []byte // unread frames, one channel for each kind
 	ready    chan []byte
 	shapes   chan []byte
 	plans    chan []byte
@@ -46,7 +46,7 @@ type link struct {
 	sums     chan []byte
 	sent     atomic.Int64 // bytes of frames
 	received atomic.Int64
-	closing  chan struct{} // this side has said goodbye: what comes is dropped
+	closing  chan struct{} // this side has said goodbye: later frames are dropped
 	close    sync.Once
 	lost     chan struct{} // closed when err is set
 	fail     sync.Once
@@ -75,7 +75,7 @@ func (l *link) failed(err error) {
 	})
 }
 
-// gone makes an error of what the connection says.
+// gone converts an error of the connection.
 func (l *link) gone(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -89,7 +89,7 @@ func (l *link) gone(err error) error {
 // listen sorts what arrives, until the link ends.
 func (l *link) listen() {
 	defer close(l.reading)
-	defer l.conn.Close() // the other side waits for it, and a write that waits for the other side ends
+	defer l.conn.Close() // the peer waits for it, and it ends a blocked write
 	for {
 		k, payload, err := l.read()
 		if err == nil && k == kindEnd {
@@ -116,7 +116,7 @@ func (l *link) read() (kind, []byte, error) {
 	return readFrame(l.conn, maxFrame)
 }
 
-// take hands a frame to who waits for it. It never waits itself, so that beats are heard: each kind has its bound.
+// take hands a frame to its reader. It never blocks, so that beats are heard: each kind has its bound.
 func (l *link) take(k kind, payload []byte) error {
 	l.received.Add(int64(headerBytes + len(payload)))
 	var to chan []byte
@@ -149,7 +149,7 @@ func (l *link) take(k kind, payload []byte) error {
 	}
 }
 
-// leaving returns what a goodbye says.
+// leaving returns the error of a goodbye.
 func leaving(rank int, payload []byte) error {
 	var f goodbye
 	switch err := json.Unmarshal(payload, &f); {
@@ -163,7 +163,7 @@ func leaving(rank int, payload []byte) error {
 	return fmt.Errorf("rank %d has ended: %s; %w", rank, f.Text, ErrLost)
 }
 
-// goodbyeFor returns what a rank says when it ends with an error.
+// goodbyeFor returns the goodbye of a rank that ends with an error.
 func goodbyeFor(why error) goodbye {
 	return goodbye{Text: strings.TrimSuffix(why.Error(), "; "+ErrLost.Error()), Failed: !errors.Is(why, ErrLost)}
 }
@@ -176,12 +176,12 @@ func (l *link) beat() {
 		select {
 		case <-beats.C:
 			if !l.sending.TryLock() {
-				continue // a frame that is on its way is a sign of life as well
+				continue // a frame being sent is also a sign of life
 			}
 			err := l.write(kindBeat, nil)
 			l.sending.Unlock()
 			if err != nil {
-				return // read finds out why
+				return // read reports the cause
 			}
 		case <-l.closing:
 			return
@@ -191,8 +191,8 @@ func (l *link) beat() {
 	}
 }
 
-// write writes a frame while sending is held. The other side reads at all times, or says goodbye within RANK_TIMEOUT.
-// So a write has more time than that, and the goodbye comes first.
+// write writes a frame while sending is held. The peer reads at all times, or says goodbye within RANK_TIMEOUT. A write
+// may take longer than that, so the goodbye arrives first.
 func (l *link) write(k kind, payload []byte) error {
 	if err := l.conn.SetWriteDeadline(time.Now().Add(2 * l.silence)); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (l *link) write(k kind, payload []byte) error {
 	return nil
 }
 
-// send writes a frame. Where that fails, the reason that the other side has given counts.
+// send writes a frame. If that fails, it returns the peer's reason.
 func (l *link) send(k kind, payload []byte) error {
 	select {
 	case <-l.lost:
@@ -244,7 +244,7 @@ func (l *link) hear(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// from waits for something that the link passes on.
+// from waits for a value that the link passes on.
 func from[T any](ctx context.Context, l *link, c <-chan T) (v T, err error) {
 	select {
 	case v = <-c:
@@ -266,11 +266,11 @@ func from[T any](ctx context.Context, l *link, c <-chan T) (v T, err error) {
 	}
 }
 
-// goodbyeTime bounds how long a link waits for the other side to read a goodbye.
+// goodbyeTime bounds the time that a link waits for the peer to read a goodbye.
 const goodbyeTime = 5 * time.Second
 
-// end says goodbye and closes the connection. It waits until the other side has closed it as well: closing with bytes
-// unread would destroy what is on its way. end reports whether the goodbye was sent.
+// end says goodbye and closes the connection. It waits until the peer has also closed it, because closing with unread
+// bytes would destroy bytes in transit. end reports whether the goodbye was sent.
 func (l *link) end(f goodbye) (sent bool) {
 	l.close.Do(func() {
 		close(l.closing)
@@ -301,7 +301,7 @@ func (l *link) end(f goodbye) (sent bool) {
 	return sent
 }
 
-// inbox holds messages that nobody has heard yet. Who sends them bounds their number.
+// inbox holds unread messages. Their sender bounds their number.
 type inbox struct {
 	mu    *sync.Mutex
 	queue *[][]byte

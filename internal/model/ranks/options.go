@@ -9,14 +9,14 @@ import (
 	"github.com/pairstream/pairstream/internal/base/invalid"
 )
 
-// Options say who takes part, and where.
+// Options select the ranks and their addresses.
 type Options struct {
 	Rank, World int
 	Address     string        // of rank 0, host:port
 	Port        int           // where a rank above 0 listens for those above it; 0: any that is free
 	Token       string        // a secret of this training
 	Facts       []Fact        // must be equal on all ranks
-	Silence     time.Duration // after which a rank of which nothing is heard is lost
+	Silence     time.Duration // a rank that is silent for longer is lost
 	Wait        time.Duration // for all ranks to come
 	Transport   Transport     // of vectors; nil: the links
 	Log         *slog.Logger

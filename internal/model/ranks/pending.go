@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// Bounds of the connections of strangers at a time: those that have said no hello in TLS, and those that have said one
-// and are not known yet. Of each, the oldest makes room for the next, so strangers that are silent keep no rank out.
+// Bounds on connections of strangers: those without a TLS hello, and those with one that are not known yet. In each
+// group the oldest makes room for the next, so silent strangers keep no rank out.
 const (
 	maxSilent    = 1024
 	maxStrangers = 64
 )
 
-// pending is connections that wait for what the other end says.
+// pending holds connections that wait for the peer.
 type pending struct {
 	most int
 
 	mu  sync.Mutex
-	all list.List // of net.Conn, in the order in which they came
+	all list.List // of net.Conn, in the order of arrival
 }
 
 // enter takes a connection, until it leaves. When there are too many, it closes the oldest.

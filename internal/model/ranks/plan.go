@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Plan says what all ranks add up. It is equal on all ranks.
+// Plan describes a sum over all ranks. It is equal on all ranks.
 type Plan struct {
 	World   int
 	Lengths []int  // of the vectors of the sum; -1: no rank has this one
 	Has     []byte // bit vector*World + rank says whether the rank has the vector
 }
 
-// OfRank says whether a rank has a vector. One that has none is passed over: no zero takes its place.
+// OfRank reports whether a rank has a vector. A rank without it is skipped, not replaced by zeros.
 func (p Plan) OfRank(rank, vector int) bool {
 	bit := vector*p.World + rank
 	return p.Has[bit/8]&(1<<(bit%8)) != 0
@@ -54,7 +54,7 @@ func planOf(shapes []shape) (Plan, error) {
 	return p, p.bounded()
 }
 
-// bounded says whether the plan is within its bounds.
+// bounded reports whether the plan is within its bounds.
 func (p Plan) bounded() error {
 	if len(p.Lengths) > maxVectors {
 		return fmt.Errorf("a sum has %d vectors, want at most %d", len(p.Lengths), maxVectors)
@@ -69,7 +69,7 @@ func (p Plan) bounded() error {
 	return nil
 }
 
-// check says why a plan of rank 0 does not fit what this rank has.
+// check returns why a plan of rank 0 does not fit this rank's part.
 func (p Plan) check(world, rank int, own shape) error {
 	if p.World != world || len(p.Lengths) != len(own.Lengths) {
 		return fmt.Errorf("rank 0 sums up %d vectors of %d ranks, rank %d of %d has %d: want the same model on all ranks", len(p.Lengths), p.World, rank, world, len(own.Lengths))
@@ -91,11 +91,11 @@ func (p Plan) check(world, rank int, own shape) error {
 // segment is a run of values of a vector.
 type segment struct{ vector, from, to int }
 
-// chunk is what travels at once: runs of values that follow one another.
+// chunk is a message of a sum: consecutive runs of values.
 type chunk []segment
 
-// slice cuts what an owner adds up into chunks. The vectors follow one another, without those that nobody has, and each
-// rank owns as many values of them, but for a remainder of one.
+// slice cuts an owner's part into chunks. The vectors are concatenated, without those that no rank has, and each rank
+// owns the same number of values, except for a remainder of one.
 func (p Plan) slice(owner int) (chunks []chunk) {
 	total := p.Total()
 	from, to := total/p.World*owner+min(owner, total%p.World), total/p.World*(owner+1)+min(owner+1, total%p.World)
@@ -114,7 +114,7 @@ func (p Plan) slice(owner int) (chunks []chunk) {
 	return chunks
 }
 
-// floats returns the number of values that a rank has of a chunk.
+// floats returns the number of values of a chunk that a rank has.
 func (p Plan) floats(c chunk, rank int) (n int) {
 	for _, s := range c {
 		if p.OfRank(rank, s.vector) {

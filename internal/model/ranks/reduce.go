@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Exchange adds up vectors that all ranks have. The package's own sends them over TCP, package nccl has one for GPUs.
-// Each adds in the same order: along the tree of treeSum, and without the ranks that have no vector.
+// Exchange adds up the vectors of all ranks. This package's own sends them over TCP, and package nccl has one for GPUs.
+// Each adds in the same order: along the tree of treeSum, without the ranks that have no vector.
 type Exchange interface {
-	// AllReduce turns vectors into the sums of the vectors of all ranks, the same bits on each. All vectors of the plan
-	// are there; those that this rank does not have itself are room for the sum.
+	// AllReduce turns vectors into the sums over all ranks, the same bits on each. It has all vectors of the plan;
+	// those that this rank lacks are room for the sum.
 	AllReduce(ctx context.Context, p Plan, vectors [][]float32) error
-	// Close ends the exchange. No sum is made any more.
+	// Close ends the exchange. No more sums are possible.
 	Close() error
 }
 
 // Transport makes an exchange for each group of ranks.
 type Transport interface {
-	// NewID returns what rank 0 gives to all ranks, over connections that nobody else hears.
+	// NewID returns the id that rank 0 gives to all ranks, over authenticated connections.
 	NewID() ([]byte, error)
 	// Open joins the other ranks. It returns when all have called it, or ctx ends.
 	Open(ctx context.Context, id []byte, rank, world int) (Exchange, error)
@@ -30,8 +30,8 @@ type Transport interface {
 const (
 	// chunkFloats is the number of values that travel at once.
 	chunkFloats = 1 << 16
-	// ahead is the number of chunks that a rank sends to an owner before it has the owner's sum of the first of them. So
-	// no link ever holds more, and no rank has to stop reading.
+	// ahead is the number of chunks that a rank sends to an owner before it needs the owner's sum of the first. So no
+	// link ever holds more, and no rank has to stop reading.
 	ahead = 8
 )
 
@@ -94,7 +94,7 @@ func (p Plan) add(c chunk, shares [][]float32) []float32 {
 	return sum
 }
 
-// trade sends an owner this rank's share of its slice, and takes the sum.
+// trade sends an owner this rank's part of its slice, and takes the sum.
 func (m mesh) trade(ctx context.Context, owner *link, p Plan, vectors [][]float32) error {
 	chunks := p.slice(owner.rank)
 	for k := range len(chunks) + ahead {
@@ -128,7 +128,7 @@ func (c chunk) size() (n int) {
 	return n
 }
 
-// take returns the values of a chunk, of the vectors that has names.
+// take returns the values of a chunk, from the vectors marked in has.
 func (c chunk) take(vectors [][]float32, has func(vector int) bool) []float32 {
 	values := make([]float32, 0, c.size())
 	for _, s := range c {
@@ -139,14 +139,14 @@ func (c chunk) take(vectors [][]float32, has func(vector int) bool) []float32 {
 	return values
 }
 
-// put puts the values of a chunk back into their vectors.
+// put stores the values of a chunk in their vectors.
 func (c chunk) put(vectors [][]float32, values []float32) {
 	for _, s := range c {
 		values = values[copy(vectors[s.vector][s.from:s.to], values):]
 	}
 }
 
-// treeSum adds along a binary tree: 0 and 1, 2 and 3, then both sums. It passes over nil, and may overwrite the values.
+// treeSum adds along a binary tree: 0 and 1, 2 and 3, then both sums. It skips nil, and may overwrite the values.
 func treeSum(values [][]float32) []float32 {
 	for width := 1; width < len(values); width *= 2 {
 		for i := 0; i+width < len(values); i += 2 * width {

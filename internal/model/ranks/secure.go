@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Connections are encrypted by TLS 1.3. Nobody needs to hand out certificates: each process makes one of its own, and
-// the token alone says who belongs to the training. What both sides prove by it covers the secrets of the connection as
-// well. So a proof is worth nothing on another connection, and nobody can stand between two ranks.
+// Connections are encrypted by TLS 1.3, without handing out certificates: each process makes its own, and the token
+// alone proves membership. The proofs also cover the secrets of the connection. So a proof is worthless on another
+// connection, and a man in the middle cannot use it.
 
-// secured is a connection after the handshake of TLS.
+// secured is a connection after the TLS handshake.
 type secured struct {
 	*tls.Conn
-	binding []byte // known to the two ends of this connection alone
+	binding []byte // known only to the two ends of this connection
 }
 
 // secure encrypts a connection, until the deadline of a handshake. It closes one that it cannot encrypt.
@@ -58,7 +58,7 @@ func newTLS() (*tls.Config, error) {
 	return &tls.Config{
 		Certificates:           []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}},
 		MinVersion:             tls.VersionTLS13,
-		InsecureSkipVerify:     true, // the proofs of the token take the place of names
+		InsecureSkipVerify:     true, // the proofs of the token replace names
 		SessionTicketsDisabled: true,
 	}, nil
 }

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// Part is what a rank contributes to a sum, or the sum itself.
+// Part is a rank's contribution to a sum, or the sum itself.
 type Part struct {
 	Note    []byte
-	Vectors [][]float32 // nil: the rank has none, which is not the same as zeros
+	Vectors [][]float32 // nil: the rank has none, unlike zeros
 }
 
-// shape says what a rank contributes.
+// shape describes a rank's contribution.
 type shape struct {
 	Lengths []int // of vectors; -1: none
 	Note    []byte
 }
 
-// outline is the plan of a sum with its note, as it travels.
+// outline is the plan of a sum with its note, in transit.
 type outline struct {
 	Plan Plan
 	Note []byte
@@ -90,7 +90,7 @@ func (m *Member) Sum(ctx context.Context, own Part) (Part, error) {
 	return m.reduce(ctx, o, own)
 }
 
-// reduce makes the sum of what all ranks have.
+// reduce sums the parts of all ranks.
 func (g *group) reduce(ctx context.Context, o outline, own Part) (Part, error) {
 	vectors := slices.Clone(own.Vectors)
 	for i, n := range o.Plan.Lengths {
