@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// The table of docs/papers.md and the file of the Python package are those of the code.
+// The tables of docs/papers.md and the file of the Python package are those of the code.
 func TestRecipesAreWritten(t *testing.T) {
 	read := func(path string) string {
 		t.Helper()
@@ -21,6 +21,9 @@ func TestRecipesAreWritten(t *testing.T) {
 	table := must.Get(recipe.PapersTable())(t)
 	if !strings.Contains(read("../../docs/papers.md"), recipesBegin+table+recipesEnd) {
 		t.Error("docs/papers.md has another table of recipes than the code: make docs")
+	}
+	if !strings.Contains(read("../../docs/papers.md"), departuresBegin+recipe.DeparturesTable()+departuresEnd) {
+		t.Error("docs/papers.md has other departures than the code: make docs")
 	}
 	forPython := must.Get(recipesForPython())(t)
 	if read("../../clients/python/src/pairstream/torch/recipes.json") != string(forPython) {

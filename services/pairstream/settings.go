@@ -77,13 +77,19 @@ const (
 	recipesEnd   = "<!-- recipes: end -->"
 )
 
-// writeRecipes writes the table of every recipe between its marks.
+// The table of departures stands between these marks.
+const (
+	departuresBegin = "<!-- departures: begin -->\n"
+	departuresEnd   = "<!-- departures: end -->"
+)
+
+// writeRecipes writes the tables of recipes and of departures between their marks.
 func writeRecipes(path string) error {
 	table, err := recipe.PapersTable()
 	if err != nil {
 		return err
 	}
-	return writeBetween(path, recipesBegin, recipesEnd, table)
+	return errors.Join(writeBetween(path, recipesBegin, recipesEnd, table), writeBetween(path, departuresBegin, departuresEnd, recipe.DeparturesTable()))
 }
 
 // recipesForPython returns the trainer's settings of each recipe, including defaults and the sizes of an epoch.

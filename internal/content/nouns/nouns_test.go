@@ -54,6 +54,19 @@ func TestNouns(t *testing.T) {
 	}
 }
 
+// A word counts where it is a noun. Equation 7 of GPN-S as printed counts it in all of them.
+func TestAWordIsANounWhereItIsTaggedAsOne(t *testing.T) {
+	for caption, want := range map[string]bool{
+		"The light is red": true, "A man in a light blue shirt": false, "Two boys play in the sand": false,
+		"A play on a stage": true,
+	} {
+		found := tagger().Nouns(caption)
+		if got := slices.Contains(found, "light") || slices.Contains(found, "play"); got != want {
+			t.Errorf("%q has the nouns %q", caption, found)
+		}
+	}
+}
+
 // captions returns a few of ours, and those of the photographs in the folder that PAIRSTREAM_FLICKR names.
 func captions(t testing.TB) []string {
 	t.Helper()

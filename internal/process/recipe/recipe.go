@@ -213,16 +213,16 @@ func sameAs[T comparable](a, b string, parse func(string) (T, error)) bool {
 
 func number(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
 
-// Table returns a recipe as Markdown: variable, value, place.
+// Table returns a recipe as Markdown: variable, value, place, and what is otherwise than there.
 func Table(name string, environ map[string]string) (string, error) {
 	values, err := Of(name, environ)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "| variable | %s | place |\n|---|---|---|\n", name)
+	fmt.Fprintf(&b, "| variable | %s | place | otherwise |\n|---|---|---|---|\n", name)
 	for _, v := range values {
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", v.Variable, v.Value, v.Place)
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", v.Variable, v.Value, v.Place, v.Unlike)
 	}
 	return b.String(), nil
 }

@@ -217,3 +217,22 @@ func TestPapersTableIsComplete(t *testing.T) {
 		t.Errorf("%d values in the table, %d in the recipes", len(found), total)
 	}
 }
+
+// A departure names recipes that there are, and says what pairstream does.
+func TestDeparturesConcernRecipes(t *testing.T) {
+	rows := strings.Split(strings.TrimSpace(recipe.DeparturesTable()), "\n")[2:]
+	for _, row := range rows {
+		cells := strings.Split(strings.Trim(row, "|"), " | ")
+		if len(cells) != 5 || strings.TrimSpace(cells[0]) == "" || strings.TrimSpace(cells[4]) == "" {
+			t.Fatalf("a departure without a place or without what is done here: %q", row)
+		}
+		for _, name := range strings.Split(cells[1], ", ") {
+			if name != "all" && !slices.Contains(recipe.Names(), name) {
+				t.Errorf("%q concerns %s, which is no recipe", cells[0], name)
+			}
+		}
+	}
+	if len(rows) < 30 {
+		t.Errorf("%d departures", len(rows))
+	}
+}
