@@ -38,8 +38,8 @@ from pairstream.torch.losses import AMBIGUOUS, Picks
 
 # What G.7 and BLIP-2 have other than MAFA's recipe.
 G7 = {
-    "BATCH_SIZE": "48", "STEP_BATCHES": "8", "SEARCH_SPACE": "3840", "EPOCHS": "10", "ITC_ALPHA": "0.2", "ECM_MLM": "false",
-    "LR_WARMUP": "1e-6", "ADAMW_BETA2": "0.98", "WEIGHT_DECAY": "0.05",
+    "BATCH_SIZE": "48", "STEP_BATCHES": "8", "SEARCH_SPACE": "3840", "EPOCHS": "10", "ITC_ALPHA": "0.2", "ECM_LOSSES": "itc,itm",
+    "LR_WARMUP": "1e-6", "ADAMW": "0.9,0.98,1e-8", "WEIGHT_DECAY": "0.05",
 }  # fmt: skip
 
 
