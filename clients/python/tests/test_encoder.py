@@ -14,7 +14,7 @@ from PIL import Image
 
 from pairstream.__main__ import main
 from pairstream.errors import PairstreamError
-from pairstream.torch.encoder import words_of
+from pairstream.torch.encoder import _features, words_of
 
 SIZE = 32
 CAPTIONS = ["A red dog on a beach!", "two_green kites,   beside the Umbrella", "", "crème brûlée & a zebra ☃ " * 9, "don't 3 cats"]
@@ -71,6 +71,15 @@ def small_clip(folder: Path) -> Any:
     return model
 
 
+def siglip_words(folder: Path) -> Any:
+    """Make a fast tokenizer of SentencePiece's model, as timm's SigLIPs have it."""
+    from transformers import T5TokenizerFast
+
+    (folder / "words").mkdir()
+    (folder / "words/spiece.model").write_bytes(SIGLIP.read_bytes())
+    return T5TokenizerFast.from_pretrained(folder / "words", extra_ids=0, pad_token="</s>")
+
+
 def small_siglip(folder: Path) -> Any:
     """Save a random SigLIP of transformers, with SentencePiece's model."""
     import transformers
@@ -98,9 +107,7 @@ def small_open_clip(folder: Path, *, custom: bool) -> Any:
     }  # fmt: skip
     sizes: dict[str, Any] = {}
     if custom:
-        from transformers import T5TokenizerFast
-
-        words = T5TokenizerFast(str(SIGLIP), extra_ids=0, pad_token="</s>")
+        words = siglip_words(folder)
         about |= {"custom_text": True, "init_logit_bias": -10}
         about["vision_cfg"]["no_ln_pre"] = True
         about["text_cfg"] = {
@@ -146,7 +153,7 @@ def vectors(kind: str, folder: Path) -> dict[str, list[list[float]]]:
             pixels = transformers.AutoImageProcessor.from_pretrained(folder)(images, return_tensors="pt")["pixel_values"]
             captions = [c.replace("_", " ") if kind == "siglip" else c for c in CAPTIONS]  # as the authors do
             tokens = transformers.AutoTokenizer.from_pretrained(folder)(captions, padding="max_length", truncation=True, max_length=24 if kind == "clip" else 16, return_tensors="pt")
-            image, text = model.get_image_features(pixel_values=pixels), model.get_text_features(input_ids=tokens["input_ids"])
+            image, text = map(_features, (model.get_image_features(pixel_values=pixels), model.get_text_features(input_ids=tokens["input_ids"])))
     return {"images": torch.nn.functional.normalize(image, dim=-1).tolist(), "texts": torch.nn.functional.normalize(text, dim=-1).tolist()}
 
 
@@ -210,7 +217,7 @@ def test_words_without_a_file(tmp_path: Path) -> None:
     """A fast tokenizer's pieces become a model of SentencePiece that gives the same ids; BERT's become a vocabulary."""
     transformers = pytest.importorskip("transformers", reason="the tokenizers are Hugging Face's")
     sentencepiece = pytest.importorskip("sentencepiece", reason="SigLIP's words are SentencePiece's")
-    tokenizer = transformers.T5TokenizerFast(str(SIGLIP), extra_ids=0, pad_token="</s>")
+    tokenizer = siglip_words(tmp_path)
     tokenizer.vocab_file = None
     words = words_of(tokenizer, 16)
     made = sentencepiece.SentencePieceProcessor(model_proto=words.data)

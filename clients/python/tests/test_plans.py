@@ -103,6 +103,18 @@ def places(batches: PlannedBatches) -> list[tuple[int, int, int]]:
     return [(p.epoch, p.lane, p.sequence) for _, p in batches.along(batches)]
 
 
+def test_an_epoch_ends_with_its_last_mini_batch(plan: Path) -> None:
+    """Some loops take as many as len says, and never ask for another."""
+    batches = PlannedBatches(plan, Numbers.keys)
+    whole = PlannedBatches(plan, Numbers.keys)
+    want = [list(whole), list(whole)]
+    for epoch in want:
+        taken = list(itertools.islice(batches, len(batches)))
+        assert taken == epoch
+    assert want[0] != want[1]
+    assert len(list(itertools.islice(batches, 2))) == 2 and next(iter(batches)) == want[0][0], "an epoch that was left early begins again"
+
+
 def test_a_sampler_gives_every_epoch_in_the_order_of_training(plan: Path) -> None:
     """Lanes take turns, an iteration is an epoch, and behind the last one the plan begins again."""
     batches = PlannedBatches(plan, Numbers.keys)

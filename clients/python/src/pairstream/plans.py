@@ -494,15 +494,18 @@ class PlannedBatches:
     def __iter__(self) -> Iterator[list[Any]]:
         epoch, done = self.epoch, self.step
         self._given = epoch, done
-        for where in self._shares.of(epoch, done):
+        left = self._shares.of(epoch, done)
+        for i, where in enumerate(left, 1):
             batch = self.plan.read(epoch % self.plan.epochs, where)
+            indices = self.indices(batch)
             done += self._shares.world
             if self._handed is None:
                 self._given = epoch, done
             else:
                 self._handed.append((batch, (epoch, done)))
-            yield self.indices(batch)
-        self.epoch, self.step = epoch + 1, 0
+            if i == len(left):
+                self.epoch, self.step = epoch + 1, 0  # before the last one is given: transformers 5 takes no more
+            yield indices
 
     def indices(self, batch: PlannedBatch) -> list[Any]:
         """Return the indices of a mini-batch's samples in the data set."""
