@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 )
 
 // Bounds of the footer of a Parquet file. The library allocates every list that a footer announces, even without its
@@ -34,36 +36,29 @@ func checkFooter(src io.ReaderAt, size int64) error {
 	if string(tail[4:]) != "PAR1" {
 		return nil // the library refuses it
 	}
-	f := footer{left: make([]byte, n)}
-	if _, err := src.ReadAt(f.left, size-int64(len(tail))-n); err != nil {
+	raw := make([]byte, n)
+	if _, err := src.ReadAt(raw, size-int64(len(tail))-n); err != nil {
 		return err
 	}
-	return f.structure(0)
+	return footerOf(raw).structure(0)
 }
 
 // errFooter means that the bytes are no footer.
 var errFooter = errors.New("its footer ends early, or is none")
 
-// footer walks over a footer, or over the head of a page, in Thrift's compact protocol.
+// footer walks over a footer, or over the head of a page, with the library's reader of Thrift's compact protocol.
 type footer struct {
-	left     []byte
+	thrift.BytesReader
+	size     int // in bytes
 	elements int
 
 	numbers map[[2]int16]int64 // of the head of a page: by the field that contains them, and their own; nil: not collected
 	parent  int16
 }
 
-// The types of the compact protocol. A footer has no others.
-const (
-	thriftTrue   = 1
-	thriftFalse  = 2
-	thriftByte   = 3
-	thriftInt64  = 6 // 4 and 5 are shorter integers
-	thriftDouble = 7
-	thriftBytes  = 8
-	thriftList   = 9
-	thriftStruct = 12
-)
+func footerOf(raw []byte) *footer {
+	return &footer{BytesReader: new(thrift.CompactProtocol).NewReaderFromBytes(raw), size: len(raw)}
+}
 
 func (f *footer) structure(depth int) error {
 	if depth > maxFooterDepth {
@@ -71,25 +66,23 @@ func (f *footer) structure(depth int) error {
 	}
 	id := int16(0)
 	for {
-		head, err := f.take(1)
-		if err != nil || head[0] == 0 {
-			return err
-		}
-		if delta := head[0] >> 4; delta > 0 {
-			id += int16(delta)
-		} else {
-			n, err := f.number()
-			if err != nil {
-				return err
-			}
-			id = int16(unzigzag(n))
+		field, err := f.ReadField()
+		switch {
+		case err != nil:
+			return errFooter
+		case field == (thrift.Field{}): // the end
+			return nil
+		case field.Delta:
+			id += field.ID
+		default:
+			id = field.ID
 		}
 		most := maxFooterElements
 		if depth == 0 && id == schemaField {
 			most = maxColumns
 		}
-		if kind := head[0] & 15; kind != thriftTrue && kind != thriftFalse { // whose value is their type
-			if err := f.value(kind, id, depth, most); err != nil {
+		if field.Type != thrift.TRUE && field.Type != thrift.FALSE { // whose value is their type
+			if err := f.value(field.Type, id, depth, most); err != nil {
 				return err
 			}
 		}
@@ -97,79 +90,53 @@ func (f *footer) structure(depth int) error {
 }
 
 // value walks over the value of a field. most bounds the elements of a list.
-func (f *footer) value(kind byte, id int16, depth, most int) (err error) {
-	switch {
-	case kind == thriftByte:
-		_, err = f.take(1)
-	case kind > thriftByte && kind <= thriftInt64:
-		var n uint64
-		if n, err = f.number(); f.numbers != nil && depth < 2 {
-			f.numbers[[2]int16{f.parent, id}] = unzigzag(n)
+func (f *footer) value(kind thrift.Type, id int16, depth, most int) (err error) {
+	switch kind {
+	case thrift.I8:
+		_, err = f.ReadInt8()
+	case thrift.I16, thrift.I32, thrift.I64:
+		var n int64
+		if n, err = f.ReadInt64(); f.numbers != nil && depth < 2 {
+			f.numbers[[2]int16{f.parent, id}] = n
 		}
-	case kind == thriftDouble:
-		_, err = f.take(8)
-	case kind == thriftBytes:
-		var n uint64
-		if n, err = f.number(); err == nil {
-			_, err = f.take(n)
-		}
-	case kind == thriftList:
+	case thrift.DOUBLE:
+		_, err = f.ReadFloat64()
+	case thrift.BINARY:
+		_, err = f.ReadBytes()
+	case thrift.LIST:
 		return f.list(depth, most)
-	case kind == thriftStruct:
+	case thrift.STRUCT:
 		if depth > 0 {
 			return f.structure(depth + 1)
 		}
 		f.parent = id
-		err = f.structure(depth + 1)
-		f.parent = 0
-	default:
+		defer func() { f.parent = 0 }()
+		return f.structure(depth + 1)
+	default: // a footer has no others
 		return errFooter
 	}
-	return err
+	if err != nil {
+		return errFooter
+	}
+	return nil
 }
 
 func (f *footer) list(depth, most int) error {
-	head, err := f.take(1)
-	if err != nil {
-		return err
-	}
-	n, kind := uint64(head[0]>>4), head[0]&15
-	if n == 15 {
-		if n, err = f.number(); err != nil {
-			return err
-		}
-	}
-	if n > uint64(len(f.left)) { // each takes a byte at least
+	head, err := f.ReadList()
+	n := int(head.Size)
+	if err != nil || n > f.size-f.BytesRead() { // each takes a byte at least
 		return errFooter
 	}
-	if f.elements += int(n); n > uint64(most) || f.elements > maxFooterElements {
+	if f.elements += n; n > most || f.elements > maxFooterElements {
 		return fmt.Errorf("its footer has a list of %d elements, want at most %d, and %d of all lists", n, most, maxFooterElements)
 	}
 	if depth >= maxFooterDepth {
 		return fmt.Errorf("its footer is nested deeper than %d", maxFooterDepth)
 	}
 	for range n {
-		if err := f.value(kind, 0, depth+1, maxFooterElements); err != nil {
+		if err := f.value(head.Type, 0, depth+1, maxFooterElements); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (f *footer) take(n uint64) ([]byte, error) {
-	if n > uint64(len(f.left)) {
-		return nil, errFooter
-	}
-	out := f.left[:n]
-	f.left = f.left[n:]
-	return out, nil
-}
-
-func (f *footer) number() (uint64, error) {
-	v, n := binary.Uvarint(f.left)
-	if n <= 0 {
-		return 0, errFooter
-	}
-	f.left = f.left[n:]
-	return v, nil
 }

@@ -122,11 +122,12 @@ func (p *pages) head(at, end int64) (*footer, int64, error) {
 				return nil, 0, err
 			}
 		}
-		f := &footer{left: p.window[at-p.at:][:want], numbers: map[[2]int16]int64{}}
+		f := footerOf(p.window[at-p.at:][:want])
+		f.numbers = map[[2]int16]int64{}
 		err := f.structure(0)
 		switch {
 		case err == nil:
-			return f, want - int64(len(f.left)), nil
+			return f, int64(f.BytesRead()), nil
 		case !errors.Is(err, errFooter) || room > maxPageHead:
 			return nil, 0, err
 		case want == end-at:
@@ -137,9 +138,6 @@ func (p *pages) head(at, end int64) (*footer, int64, error) {
 
 // field returns a number of a head, or 0.
 func (f *footer) field(parent, id int16) int64 { return f.numbers[[2]int16{parent, id}] }
-
-// unzigzag turns a number of Thrift into a signed one.
-func unzigzag(n uint64) int64 { return int64(n>>1) ^ -int64(n&1) }
 
 // mostValues returns the greatest number of values that the rows of a file may have.
 func mostValues(size int64) int64 {
