@@ -93,3 +93,12 @@ func TestEveryRecipeIsAccepted(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingsStayFew bounds how many settings a user may have to know. Take one out for each that you add, or let the
+// program find the value.
+func TestSettingsStayFew(t *testing.T) {
+	const most = 140
+	if n := len(config.Settings(pipeline.Settings{})); n > most || n < most/2 {
+		t.Errorf("%d settings, want at most %d", n, most)
+	}
+}

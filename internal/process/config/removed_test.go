@@ -135,7 +135,7 @@ func TestRenewed(t *testing.T) {
 // fields reads NAME=VALUE NAME=VALUE.
 func fields(text string) map[string]string {
 	out := map[string]string{}
-	for _, f := range strings.Fields(text) {
+	for f := range strings.FieldsSeq(text) {
 		name, value, _ := strings.Cut(f, "=")
 		out[name] = value
 	}
