@@ -146,7 +146,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) error {
 type Settings struct {
 	Addr       string         `env:"CONSOLE_ADDR" envDefault:"127.0.0.1:8090" desc:"address of the console; other than loopback, it needs CONSOLE_TOKEN or CONSOLE_USER_HEADER; off: none"`
 	Token      display.Secret `env:"CONSOLE_TOKEN" desc:"token that the console asks for, in its form or as Authorization: Bearer; never printed; empty: none, on a loopback address only"`
-	UserHeader string         `env:"CONSOLE_USER_HEADER" desc:"header in which a proxy that authenticates names the user, such as X-Forwarded-User; nobody may reach the console but through the proxy"`
+	UserHeader string         `env:"CONSOLE_USER_HEADER" desc:"header in which a proxy that authenticates names the user, such as X-Forwarded-User; all access to the console must go through the proxy"`
 	Dir        string         `env:"CONSOLE_DIR" envDefault:"data/console" desc:"folder of the console's index, which may be deleted at any time"`
 	IndexPairs int64          `envDefault:"10000000"` // pairs that the index holds, of less than 400 bytes each; the oldest make room
 	Namespaces []string       `env:"CONSOLE_NAMESPACES" desc:"further namespaces, comma separated, whose curves the page Training shows beside this one's, and which Replays compares"`

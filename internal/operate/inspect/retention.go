@@ -350,7 +350,7 @@ func (r *Retention) Print(w io.Writer) error {
 		})
 	}
 	p.table([]string{" topic", "lane", "start", "needed from", "end", "since", "free records", "bytes", "oldest", " who needs it"}, rows)
-	p.line("What lies before \"needed from\" may be deleted, unless the run is to be replayed. Readers of your own are not counted.")
+	p.line("Records before \"needed from\" may be deleted, unless you want to replay the run. Your own readers are not counted.")
 	for _, text := range r.Problems {
 		p.line("PROBLEM  %s", display.Printable(text))
 	}

@@ -123,7 +123,7 @@ func checkCopy(ctx context.Context, r Range, to *stream.Log) error {
 	case err != nil:
 		return fmt.Errorf("checking the copy of lane %d: %w", r.Lane, err)
 	case d.Records > r.Records:
-		return fmt.Errorf("checking the copy of lane %d: %w: it holds %d pairs, want %d; somebody else wrote there, or a request was repeated", r.Lane, ErrNamespace, d.Records, r.Records)
+		return fmt.Errorf("checking the copy of lane %d: %w: it holds %d pairs, want %d; another program wrote there, or a request was repeated", r.Lane, ErrNamespace, d.Records, r.Records)
 	case d.Records < r.Records || d.Sum() != r.Digest:
 		return fmt.Errorf("checking the copy of lane %d: %d pairs with digest %s, want %d with %s: the manifest is of another log", r.Lane, d.Records, d.Sum(), r.Records, r.Digest)
 	}

@@ -84,7 +84,7 @@ func (x *Index) pass(ctx context.Context, lane int, topics []schemas.Topic) erro
 	return nil
 }
 
-// read takes up the records of one lane up to its end.
+// read adds the records of one lane up to its end.
 func (x *Index) read(ctx context.Context, topic schemas.Topic, lane int, b kafka.Bounds) error {
 	at, err := x.cursor(ctx, topic, lane)
 	switch {
@@ -181,7 +181,7 @@ func (x *Index) rebuild(ctx context.Context, why string) error {
 	return fmt.Errorf("the log is another than before (%s): the index begins anew", why)
 }
 
-// take writes records and the place after them in one transaction.
+// take adds records and the position after them in one transaction.
 func (x *Index) take(ctx context.Context, topic schemas.Topic, lane int, records []stream.Record, next stream.Position) error {
 	var closed []*schemas.Group
 	err := x.update(ctx, func(w *writer) {
@@ -205,8 +205,8 @@ func (x *Index) take(ctx context.Context, topic schemas.Topic, lane int, records
 	return err
 }
 
-// record takes up one record. It returns the manifest of a group that closes. It passes over a record that cannot be
-// decoded: the stage that reads it sets it aside.
+// record adds one record, and returns the manifest of a group that closes. It skips a record that cannot be decoded,
+// which the stage sets aside.
 func (w *writer) record(topic schemas.Topic, rec stream.Record) *schemas.Group {
 	if topic == schemas.DeadLetters {
 		w.deadLetter(rec)

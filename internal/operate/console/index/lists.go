@@ -16,7 +16,7 @@ type Batch struct {
 	ID                                           schemas.GroupID
 	Epoch, Sequence                              int32
 	Offset                                       int64 // in the topic scored
-	Features                                     int64 // offset of what the trainer made of it; -1: not yet
+	Features                                     int64 // offset of its features by the trainer; -1: none yet
 	Strategy                                     string
 	Samples                                      int64
 	Candidates, Connections, Ambiguous, Replaced int64
@@ -237,12 +237,12 @@ func (x *Index) BatchSize(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// Judge takes up a judgement that was just written to the log, where the index will find it again.
+// Judge adds a judgement that was just written to the log, before the index reads it there.
 func (x *Index) Judge(ctx context.Context, j *schemas.Judgement) error {
 	return x.update(ctx, func(w *writer) { w.judgement(j) })
 }
 
-// Spread returns up to count mini-batches of an epoch that lie apart, of those that the trainer has done.
+// Spread returns up to count mini-batches of an epoch that are far apart, of those with features by the trainer.
 func (x *Index) Spread(ctx context.Context, group int64, epoch int32, count int) ([]Batch, error) {
 	var all int
 	if _, err := one(ctx, x, []any{&all}, "SELECT count(*) FROM batch WHERE grp = ? AND epoch = ? AND features >= 0", group, epoch); err != nil {

@@ -87,7 +87,7 @@ type Pair struct {
 	ID         schemas.PairID
 	ImageID    schemas.ImageID
 	Image      schemas.ImageRef
-	Caption    string // its beginning, where Cut is set
+	Caption    string // only its beginning if Cut is set
 	Cut        bool
 	Similarity float64
 	Lane       int
@@ -139,7 +139,8 @@ func (x *Index) pairs(ctx context.Context, where string, args ...any) ([]*Pair, 
 	return slices.DeleteFunc(all, func(p *Pair) bool { return x.gone.Image(p.ImageID) }), err
 }
 
-// Members finds pairs by their places in a group, in the order of the places given. It passes over what is not there.
+// Members returns the pairs at positions of a group, in the order of the positions. It skips pairs that are not in the
+// index.
 func (x *Index) Members(ctx context.Context, group int64, places []int32) ([]*Pair, error) {
 	var list []*Pair
 	for _, pos := range places {
