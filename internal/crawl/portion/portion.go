@@ -1,12 +1,14 @@
 // Package portion selects a random share of a source: `crawl/?sample=0.25&seed=7` stands for a quarter of the examples of
-// the tars in a folder.
+// the tars in a folder. With copy=1 its pairs are further samples beside those of another source with the same pairs.
 package portion
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,9 +20,16 @@ import (
 type Share struct {
 	share float64 // 0: all
 	seed  uint64
+	copy  int // number of the copy that its pairs are; 0: the pairs themselves
 }
 
-// Cut parts the options sample and seed from a path or URL. Other options stay where a URL has them. A file whose name
+// maxCopy bounds the copies of a pair, each of which makes its caption a byte longer.
+const maxCopy = 9
+
+// options are the names of the options of a share.
+var options = []string{"sample", "seed", "copy"}
+
+// Cut parts the options sample, seed and copy from a path or URL. Other options stay where a URL has them. A file whose name
 // contains the question mark keeps its name.
 func Cut(path string) (place string, s Share, err error) {
 	place, query, found := strings.Cut(path, "?")
@@ -31,25 +40,58 @@ func Cut(path string) (place string, s Share, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return path, s, nil
 	}
-	options, err := url.ParseQuery(query)
-	if err != nil || remote && !options.Has("sample") {
+	given, err := url.ParseQuery(query)
+	if err != nil || remote && !given.Has("sample") && !given.Has("copy") {
 		return path, s, nil // opening the store tells what is wrong
 	}
-	for name, values := range options {
-		if own := name == "sample" || name == "seed"; !own && !remote || own && len(values) > 1 {
-			return path, s, fmt.Errorf("%s: option %q: want sample and seed, each once at most", path, name)
+	for name, values := range given {
+		if own := slices.Contains(options, name); !own && !remote || own && len(values) > 1 {
+			return path, s, fmt.Errorf("%s: option %q: want %s, each once at most", path, name, strings.Join(options, ", "))
 		}
 	}
-	if s, err = New(options.Get("sample"), options.Get("seed")); err != nil {
+	if s, err = of(given); err != nil {
 		return path, s, fmt.Errorf("%s: %w", path, err)
 	}
-	options.Del("sample")
-	options.Del("seed")
-	if len(options) > 0 {
-		place += "?" + options.Encode()
+	for _, name := range options {
+		given.Del(name)
+	}
+	if len(given) > 0 {
+		place += "?" + given.Encode()
 	}
 	return place, s, nil
 }
+
+// of reads the options of a share. A copy needs no sample.
+func of(given url.Values) (s Share, err error) {
+	if given.Has("sample") || !given.Has("copy") {
+		if s, err = New(given.Get("sample"), given.Get("seed")); err != nil {
+			return s, err
+		}
+	} else if given.Has("seed") {
+		return s, errors.New("option seed is without effect: want sample beside it")
+	}
+	if !given.Has("copy") {
+		return s, nil
+	}
+	return s.Copy(given.Get("copy"))
+}
+
+// Copy returns the share as the copy with a number, from its text.
+func (s Share) Copy(number string) (Share, error) {
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > maxCopy {
+		return s, fmt.Errorf("option copy is %q, want a number of 1..%d", number, maxCopy)
+	}
+	s.copy = n
+	return s, nil
+}
+
+// Caption returns a caption of the source. A pair is known by its image and its caption. So that a copy is a sample of its
+// own, its caption ends in as many spaces as the copy's number says, of which no tokenizer makes a token.
+func (s Share) Caption(text string) string { return text + strings.Repeat(" ", s.copy) }
+
+// IsCopy reports whether the pairs are a copy.
+func (s Share) IsCopy() bool { return s.copy > 0 }
 
 // New reads the texts of both options. The seed is 0 where there is none.
 func New(share, seed string) (s Share, err error) {
@@ -75,10 +117,17 @@ func Seed(text string) (uint64, error) {
 
 // String returns the options as they stand behind a path, in one form for equal shares. It is empty for all.
 func (s Share) String() string {
-	if s.share == 0 {
+	var out []string
+	if s.share != 0 {
+		out = append(out, fmt.Sprintf("sample=%s&seed=%d", strconv.FormatFloat(s.share, 'g', -1, 64), s.seed))
+	}
+	if s.copy > 0 {
+		out = append(out, fmt.Sprintf("copy=%d", s.copy))
+	}
+	if len(out) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("?sample=%s&seed=%d", strconv.FormatFloat(s.share, 'g', -1, 64), s.seed)
+	return "?" + strings.Join(out, "&")
 }
 
 // HasImage reports whether an image belongs to the share. It depends on the seed and the image's bytes alone, so that

@@ -23,6 +23,9 @@ func TestCut(t *testing.T) {
 		"s3://b/p/?sample=0.5&seed=3":         {"s3://b/p/", "?sample=0.5&seed=3"},
 		"s3://b/p/?region=x&sample=0.5":       {"s3://b/p/?region=x", "?sample=0.5&seed=0"},
 		"s3://b/p/?region=x&endpoint=http://": {"s3://b/p/?region=x&endpoint=http://", ""},
+		"tars?copy=2":                         {"tars", "?copy=2"},
+		"s3://b/p/?region=x&copy=1":           {"s3://b/p/?region=x", "?copy=1"},
+		"tars?copy=1&seed=3&sample=0.5":       {"tars", "?sample=0.5&seed=3&copy=1"},
 		named:                                 {named, ""},
 	} {
 		if place, share, err := portion.Cut(path); err != nil || place != want.place || share.String() != want.share {
@@ -34,9 +37,13 @@ func TestCut(t *testing.T) {
 		"tars?sample=0":                  `option sample is "0", want a share`,
 		"tars?sample=NaN":                `option sample is "NaN", want a share`,
 		"tars?seed=3":                    `option sample is "", want a share`,
+		"tars?copy=0":                    `option copy is "0", want a number of 1..9`,
+		"tars?copy=true":                 `option copy is "true", want a number`,
+		"tars?copy=1&copy=2":             `option "copy": want sample, seed, copy, each once`,
+		"tars?copy=1&seed=3":             `option seed is without effect`,
 		"tars?sample=0.5&seed=-1":        `option seed is "-1", want a whole number`,
-		"tars?samples=0.5":               `option "samples": want sample and seed`,
-		"tars?sample=0.5&sample=0.6":     `option "sample": want sample and seed, each once`,
+		"tars?samples=0.5":               `option "samples": want sample, seed, copy`,
+		"tars?sample=0.5&sample=0.6":     `option "sample": want sample, seed, copy, each once`,
 		"s3://b/p/?region=x&sample=half": `option sample is "half", want a share`,
 	} {
 		if _, _, err := portion.Cut(path); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path+": ") {

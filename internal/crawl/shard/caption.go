@@ -19,7 +19,20 @@ type caption struct {
 
 // checkCaption trims white space at both ends and judges the rest.
 func checkCaption(raw []byte) caption {
-	c := caption{text: string(bytes.TrimSpace(raw))}
+	return withFault(string(bytes.TrimSpace(raw)))
+}
+
+// copied returns a good caption as the source's copy has it.
+func (s *scanner) copied(c caption) caption {
+	if c.reason != "" || !s.share.IsCopy() {
+		return c
+	}
+	return withFault(s.share.Caption(c.text))
+}
+
+// withFault returns a text with its fault.
+func withFault(text string) caption {
+	c := caption{text: text}
 	switch {
 	case c.text == "":
 		c.reason, c.detail = ReasonNoText, "the caption is empty"

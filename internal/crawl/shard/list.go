@@ -27,6 +27,7 @@ import (
 //	dataset_coco.json?images=D&split=train,restval  two splits of Karpathy's list
 //	cc3m.json?captions=one&seed=7                 one caption of each image, drawn from the seed
 //	cc12m.json?sample=1e6&seed=7                  a million entries, drawn from the seed
+//	cc12m.json?copy=1                             its pairs once more, beside those of cc12m.json
 
 // list is such a path.
 type list struct {
@@ -36,11 +37,12 @@ type list struct {
 	one    bool  // one caption of each entry
 	sample int64 // entries; 0: all, or a share of them
 	share  portion.Share
+	copied portion.Share // all entries, as a copy
 	seed   uint64
 }
 
 // listOptions are the names of the options.
-var listOptions = []string{"images", "split", "captions", "sample", "seed"}
+var listOptions = []string{"images", "split", "captions", "sample", "seed", "copy"}
 
 // listAt returns the list that a path names, or nil.
 func listAt(p string) (*list, error) {
@@ -85,6 +87,11 @@ func (l *list) draws(options url.Values) (err error) {
 	if l.seed, err = portion.Seed(options.Get("seed")); err != nil {
 		return err
 	}
+	if options.Has("copy") {
+		if l.copied, err = l.copied.Copy(options.Get("copy")); err != nil {
+			return err
+		}
+	}
 	text := options.Get("sample")
 	if text == "" {
 		return nil
@@ -128,13 +135,16 @@ func (l *list) uri() string {
 	if l.one || options.Has("sample") {
 		options.Set("seed", strconv.FormatUint(l.seed, 10))
 	}
+	if _, number, ok := strings.Cut(l.copied.String(), "copy="); ok {
+		options.Set("copy", number)
+	}
 	return FileURI(l.file) + "?" + options.Encode()
 }
 
 // find returns the list as a source of a scan.
 func (l *list) find() (Tar, error) {
 	t, regular := onDisk(l.file)
-	if t.URI, t.list = l.uri(), l; !regular {
+	if t.URI, t.list, t.sample = l.uri(), l, l.copied; !regular {
 		return t, fmt.Errorf("%s is no regular file", l.file)
 	}
 	if len(t.URI) > schemas.MaxURIBytes {

@@ -72,3 +72,64 @@ func TestShareOfTars(t *testing.T) {
 		t.Errorf("with the options of its root a place is %s, want %s", options[0], want)
 	}
 }
+
+// A source that stands twice, the second time as a copy, has every pair as two samples, of one image and with captions
+// that differ in no word. Without the option it is one source.
+func TestACopyIsAnotherSample(t *testing.T) {
+	dir := t.TempDir()
+	var members []member
+	var entries []string
+	longest := strings.Repeat("x", schemas.MaxCaptionBytes)
+	for i := range 8 {
+		key, text := fmt.Sprintf("%03d", i), fmt.Sprintf("caption %d", i)
+		if i == 7 {
+			text = longest
+		}
+		members = append(members, member{name: key + ".png", data: picture(t, i)}, member{name: key + ".txt", data: text})
+		writeFile(t, dir, key+".png", []byte(picture(t, i)))
+		entries = append(entries, fmt.Sprintf(`{"image": "%s.png", "caption": %q}`, key, text))
+	}
+	tars := writeFile(t, dir, "a.tar", buildTar(t, members...))
+	list := writeFile(t, dir, "list.json", []byte("["+strings.Join(entries, ",")+"]"))
+	for _, source := range []string{tars, list} {
+		scan := func(paths ...string) (pairs map[schemas.PairID]*schemas.Pair, long int) {
+			pairs = map[schemas.PairID]*schemas.Pair{}
+			must.Get(shard.Scan(t.Context(), paths, shard.Visitor{
+				Example: func(ex shard.Example) error {
+					for _, p := range shard.Pairs(ex) {
+						must.Do(t, p.Validate())
+						pairs[p.ID] = p
+					}
+					return nil
+				},
+				Problem: func(p shard.Problem) error {
+					if p.Reason != shard.ReasonLong {
+						t.Errorf("%v", p)
+					}
+					long++
+					return nil
+				},
+			}))(t)
+			return pairs, long
+		}
+		once, _ := scan(source, source)
+		again, _ := scan(source+"?copy=1", source)
+		both, long := scan(source, source+"?copy=1", source+"?copy=2")
+		if len(once) != 8 || len(again) != 15 || len(both) != 22 || long != 2 {
+			t.Errorf("%s: %d pairs, with a copy %d, with two %d and %d that are too long, want 8, 15, 22 and 2", source, len(once), len(again), len(both), long)
+		}
+		images, texts := map[schemas.ImageID]int{}, map[string]int{}
+		for _, p := range both {
+			images[p.ImageID]++
+			texts[strings.TrimRight(p.Caption, " ")]++
+		}
+		for _, counts := range []int{len(images), len(texts)} {
+			if counts != 8 {
+				t.Errorf("%s: %d images and %d captions, want 8 of each", source, len(images), len(texts))
+			}
+		}
+	}
+	if _, err := shard.Find(t.Context(), []string{list + "?copy=10"}, nil); err == nil || !strings.Contains(err.Error(), "want a number of 1..9") {
+		t.Errorf("ten copies: %v", err)
+	}
+}

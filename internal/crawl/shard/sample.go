@@ -41,7 +41,7 @@ func (s *scanner) flush() error {
 		if c.reason == "" && reason != "" {
 			c.reason, c.detail = reason, detail
 		}
-		if c.reason == "" {
+		if c = s.copied(c); c.reason == "" {
 			good = append(good, c.text)
 			continue
 		}

@@ -63,6 +63,9 @@ func Open(ctx context.Context, path string, want Columns) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
+	if share.IsCopy() {
+		return nil, fmt.Errorf("%s: option copy is for tars and lists of image files: fetch once, and produce the tars with it", path)
+	}
 	paths, err := listFiles(path)
 	if err != nil {
 		return nil, err
