@@ -119,7 +119,7 @@ func encodeRow(precision torch.DType) func(context.Context, *bench) (*Result, er
 		}
 		return duel{
 			size:    fmt.Sprintf("%d × %d JPEG and a caption, batches of 32", photoWidth, photoHeight),
-			against: "PIL or torchvision on a pool, the same model in PyTorch, eager or compiled: the fastest",
+			against: "PIL, torchvision or simplejpeg on a pool, the same model in PyTorch, eager or compiled, or OpenVINO: the fastest",
 			bound:   precision.String() + " products of the model", least: 1.5,
 			kind: "encode", programs: encodePrograms(), job: j, unit: "pairs/s", warmUp: 1, higher: true,
 			value: func(a answer) float64 { return float64(n) / a.Seconds },
@@ -135,7 +135,11 @@ func encodeRow(precision torch.DType) func(context.Context, *bench) (*Result, er
 
 // encodePrograms returns the peers of the row encode. Debian has neither a compiler of models nor torchvision.
 func encodePrograms() []program {
-	return append(torchPrograms("encode.py"), program{script: "encode.py", variant: "compiled, torchvision", home: pypi})
+	programs := torchPrograms("encode.py")
+	for _, variant := range []string{"compiled, torchvision", "compiled, frozen, simplejpeg", "OpenVINO, simplejpeg"} {
+		programs = append(programs, program{script: "encode.py", variant: variant, home: pypi})
+	}
+	return programs
 }
 
 // encodeWorker embeds pairs with the encoder's core.

@@ -52,6 +52,14 @@ class VisionAttention(nn.Module):
         q, k, v = self.qkv(x).reshape(n, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         return self.proj(attend(q, k, v, None).transpose(1, 2).reshape(n, length, width))
 
+    def first(self, x):
+        """What forward gives the first token."""
+        n, length, width = x.shape
+        q = F.linear(x[:, :1], self.qkv.weight[:width], self.qkv.bias[:width]).view(n, 1, self.heads, -1).transpose(1, 2)
+        both = F.linear(x, self.qkv.weight[width:], self.qkv.bias[width:])
+        k, v = both.view(n, length, 2, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        return self.proj(attend(q, k, v, None).transpose(1, 2).reshape(n, 1, width))
+
 
 class MLP(nn.Module):
     def __init__(self, width):
@@ -75,6 +83,10 @@ class VisionBlock(nn.Module):
         x = x + self.attn(self.norm1(x))
         return x + self.mlp(self.norm2(x))
 
+    def first(self, x):
+        x = x[:, :1] + self.attn.first(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
 
 class PatchEmbed(nn.Module):
     def __init__(self, patch, width):
@@ -95,12 +107,13 @@ class Vision(nn.Module):
         self.blocks = nn.ModuleList(VisionBlock(width, c["vision_heads"]) for _ in range(c["vision_depth"]))
         self.norm = nn.LayerNorm(width, eps=1e-6)
 
-    def forward(self, x):
+    def forward(self, x, first=False):
+        """With first, the first token alone, without the work that only the others need."""
         x = self.patch_embed(x)
         x = torch.cat((self.cls_token.expand(len(x), -1, -1), x), 1) + self.pos_embed
-        for block in self.blocks:
+        for block in self.blocks[: -1 if first else None]:
             x = block(x)
-        return self.norm(x)
+        return self.norm(self.blocks[-1].first(x) if first else x)
 
 
 class TextAttentionScores(nn.Module):
@@ -166,6 +179,10 @@ class TextLayer(nn.Module):
             x = self.crossattention(x, image, None)
         return self.output(self.intermediate(x), x)
 
+    def first(self, x, mask):
+        x = self.attention.output(self.attention.self(x[:, :1], x, mask), x[:, :1])
+        return self.output(self.intermediate(x), x)
+
 
 class Embeddings(nn.Module):
     def __init__(self, c):
@@ -194,11 +211,11 @@ class Bert(nn.Module):
         self.embeddings = Embeddings(c)
         self.encoder = Encoder(c)
 
-    def alone(self, ids, mask):
+    def alone(self, ids, mask, first=False):
         x = self.embeddings(ids)
-        for layer in self.encoder.layer[: self.fusion]:
+        for layer in self.encoder.layer[: self.fusion - first]:
             x = layer(x, mask, None)
-        return x
+        return self.encoder.layer[self.fusion - 1].first(x, mask) if first else x
 
     def fuse(self, x, mask, image):
         for layer in self.encoder.layer[self.fusion :]:
