@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ type arm struct {
 	Space     int                `json:"space,omitempty"`     // search space of GRIT, in mini-batches; 0: that of the sizes
 	Positives *positives         `json:"positives,omitempty"` // of GPN-S; nil: the captions
 	Albef     *albef             `json:"albef,omitempty"`     // ALBEF-Base in the place of GRIT-VLP's settings
+	Epochs    int                `json:"epochs,omitempty"`    // 0: those of the sizes
 }
 
 // grit returns an arm with GRIT's mini-batches.
@@ -88,6 +90,8 @@ func newComparison(id string, short bool, scale int) comparison {
 		return c.samplings()
 	case "x6":
 		return newMasks(short, scale)
+	case "x14":
+		return newPartial(short, scale)
 	}
 	return newMAFA(short, scale)
 }
@@ -215,7 +219,7 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 		}
 		arms, weights = withTuned(arms), append(weights, tuned...)
 	}
-	held, err := c.measure(ctx, s, arms, weights)
+	held, err := c.measure(ctx, s, arms, weights, shared.third)
 	out = append(out, held...)
 	if c.Regime != nil {
 		overX(out)
@@ -259,6 +263,7 @@ type course struct {
 	steps       int64
 	start, cond string  // weights with which the arms begin, and of Con-D
 	embeds      string  // weights that embed the pairs
+	third       string  // weights that choose the mismatches; empty: those with which the arms begin do
 	regime      *regime // nil: Con-D scores all others
 	conds       map[string]string
 	asked       *Connections // what Con-D did in an arm of its own; nil before
@@ -281,6 +286,11 @@ func (s *setup) steps() int64 {
 // exactly MAFA's.
 func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taught, error) {
 	var t taught
+	epochs, steps := s.sizes.Epochs, c.steps
+	if a.Epochs > 0 {
+		steps = steps / int64(epochs) * int64(a.Epochs)
+		epochs = a.Epochs
+	}
 	candidates, score := 0, unscored
 	if c.regime != nil {
 		candidates = c.regime.Candidates
@@ -290,7 +300,9 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 		if c.regime == nil {
 			candidates = s.sizes.Batch - 1
 		}
-		if a.Judge != (judge{}) {
+		if a.Judge.Words {
+			score = s.sameWords()
+		} else if a.Judge != (judge{}) {
 			score = s.toss(a.Judge.coin(c.asked))
 		} else {
 			con, err := s.openCond(ctx, c.path(a.Cond))
@@ -303,7 +315,7 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 		score = s.counted(t.connections, score)
 	}
 	how := training{
-		name: a.Name, sampling: s.sampling(a.Strategy, s.sizes.Batch, s.sizes.Epochs, candidates), options: a.options(s.training(c.steps)), score: score,
+		name: a.Name, sampling: s.sampling(a.Strategy, s.sizes.Batch, epochs, candidates), options: a.options(s.training(steps)), score: score,
 	}
 	if a.Space > 0 {
 		how.sampling.SearchSpace = a.Space * s.sizes.Batch
@@ -355,8 +367,9 @@ func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, o
 	return nil
 }
 
-// measure asks all models about the same hard negatives, and lets them retrieve.
-func (c comparison) measure(ctx context.Context, s *setup, arms []arm, weights []string) (out []evidence.Measure, err error) {
+// measure asks all models about the same hard negatives, and lets them retrieve. With a third model, which no arm has
+// learned from, that one chooses the negatives, and every true match counts as found.
+func (c comparison) measure(ctx context.Context, s *setup, arms []arm, weights []string, third string) (out []evidence.Measure, err error) {
 	ask := byITC
 	switch {
 	case c.seeing:
@@ -364,8 +377,11 @@ func (c comparison) measure(ctx context.Context, s *setup, arms []arm, weights [
 	case c.matching():
 		ask = reranked
 	}
+	if third != "" {
+		ask.AnyTrue, ask.Matches = true, s.heldMatches()
+	}
 	if c.Regime != nil {
-		if ask.Mining, err = s.hardestOfAll(ctx, weights[0]); err != nil {
+		if ask.Mining, err = s.hardestOfAll(ctx, cmp.Or(third, weights[0])); err != nil {
 			return nil, err
 		}
 	}

@@ -176,6 +176,8 @@ type judge struct {
 	Coin float64 `json:"coin,omitempty"`
 	// None confirms nothing: the arm has the candidates of Con-D's and no connection.
 	None bool `json:"none,omitempty"`
+	// Words confirms captions that have the words of the picture's own caption, without a model.
+	Words bool `json:"words,omitempty"`
 }
 
 const (

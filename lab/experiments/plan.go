@@ -34,7 +34,7 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 	switch id {
 	case "x1":
 		settings = falseNegativeSizes(short, scale)
-	case "x2", "x3", "x4", "x5", "x6":
+	case "x2", "x3", "x4", "x5", "x6", "x14":
 		settings = newComparison(id, short, scale)
 	case "x7":
 		settings = newPositives(short, scale)

@@ -23,6 +23,11 @@ type regime struct {
 	Conds map[string]FirstModel `json:"conds"`           // by name; the empty name is the one that is asked when an arm names none
 	// Candidates is how many of the hardest of a mini-batch Con-D scores, and the trainer chooses from.
 	Candidates int `json:"candidates"`
+	// Third chooses the mismatches that all are asked about; nil: First does.
+	Third *FirstModel `json:"third,omitempty"`
+	// Versions is how many first models and Con-Ds there are. They differ in their seeds, and each pair of them serves one of
+	// Versions * Versions seeds in a row; 0: one of each.
+	Versions int `json:"versions,omitempty"`
 	// Temperature is that of ITC with which the arms begin, 0.07 in the papers; 0: the first model's own.
 	Temperature float64 `json:"temperature,omitempty"`
 }
@@ -35,8 +40,14 @@ func (c comparison) matching() bool {
 // models fetches the weights from the shelf.
 func (r *regime) models(ctx context.Context, j Job, s *setup, to *course) (err error) {
 	to.regime, to.conds = r, map[string]string{}
-	if to.embeds, err = j.Shelf.model(ctx, s.worker, r.First, s.log); err != nil {
+	first, cond := r.versions(j.Seed)
+	if to.embeds, err = j.Shelf.model(ctx, s.worker, r.First.version(first), s.log); err != nil {
 		return err
+	}
+	if r.Third != nil {
+		if to.third, err = j.Shelf.model(ctx, s.worker, *r.Third, s.log); err != nil {
+			return err
+		}
 	}
 	to.start = to.embeds
 	if r.Start != nil {
@@ -50,12 +61,25 @@ func (r *regime) models(ctx context.Context, j Job, s *setup, to *course) (err e
 		}
 	}
 	for name, m := range r.Conds {
-		if to.conds[name], err = j.Shelf.model(ctx, s.worker, m, s.log); err != nil {
+		if to.conds[name], err = j.Shelf.model(ctx, s.worker, m.version(cond), s.log); err != nil {
 			return err
 		}
 	}
 	to.cond = to.conds[""]
 	return nil
+}
+
+// versions returns which first model and which Con-D serve a seed, in the order of a Latin square.
+func (r *regime) versions(seed uint64) (first, cond uint64) {
+	n := uint64(max(r.Versions, 1))
+	first = seed % n
+	return first, (first + seed/n) % n
+}
+
+// version returns the model of another seed.
+func (f FirstModel) version(n uint64) FirstModel {
+	f.Seed += 10 * n
+	return f
 }
 
 // withTemperature copies weights, with another temperature of ITC.

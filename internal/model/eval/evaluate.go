@@ -53,6 +53,8 @@ type Options struct {
 	// Matches, if set, reports which texts are true of images that are not their own. These pairs are no negatives of
 	// the matching error.
 	Matches func(image, text int) bool
+	// AnyTrue counts them as found in retrieval. Chance stays that of the own ones.
+	AnyTrue bool
 }
 
 // fill sets the defaults.
@@ -139,7 +141,11 @@ func (e *evaluation) run(ctx context.Context, s *torch.Scope) error {
 	if err := e.encode(ctx, s); err != nil {
 		return err
 	}
-	e.report.ITC = ByITC(e.report.Sim, e.truth)
+	found := e.truth
+	if e.options.AnyTrue && e.options.Matches != nil {
+		found = found.With(e.options.Matches)
+	}
+	e.report.ITC = ByITC(e.report.Sim, found)
 	if err := e.matching(ctx, s); err != nil {
 		return err
 	}
@@ -151,7 +157,7 @@ func (e *evaluation) run(ctx context.Context, s *torch.Scope) error {
 	if e.options.TopK == NoRerank {
 		return nil
 	}
-	rerank := NewRerank(e.report.Sim, e.truth, e.options.TopK)
+	rerank := NewRerank(e.report.Sim, found, e.options.TopK)
 	pairs := rerank.Pairs()
 	logits, err := e.score(ctx, s, pairs)
 	if err != nil {

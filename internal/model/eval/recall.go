@@ -71,7 +71,7 @@ func (r *Rerank) Recalls(pairs []Pair, scores []float32) Retrieval {
 	}
 	for j, images := range r.images {
 		score := func(i int32) float32 { return byPair[Pair{i, int32(j)}] }
-		ir = append(ir, rerankedRank(r.t2i.Row(j), images, score, r.truth.imageOf[j:j+1]))
+		ir = append(ir, rerankedRank(r.t2i.Row(j), images, score, r.truth.images(j)))
 	}
 	return Retrieval{TR: recalls(tr), IR: recalls(ir)}
 }
@@ -160,6 +160,8 @@ func (m Matrix) Transposed() Matrix {
 type Truth struct {
 	imageOf []int32   // by text
 	textsOf [][]int32 // by image
+
+	imagesOf [][]int32 // by text; nil: imageOf alone
 }
 
 // NewTruth makes a truth of the image of every text. Every image must have a text.
@@ -177,6 +179,28 @@ func NewTruth(images int, imageOf []int32) (Truth, error) {
 		}
 	}
 	return t, nil
+}
+
+// With returns a truth in which texts belong to further images.
+func (t Truth) With(matches func(image, text int) bool) Truth {
+	out := Truth{imageOf: t.imageOf, textsOf: make([][]int32, len(t.textsOf)), imagesOf: make([][]int32, len(t.imageOf))}
+	for image := range out.textsOf {
+		for text, own := range t.imageOf {
+			if int(own) == image || matches(image, text) {
+				out.textsOf[image] = append(out.textsOf[image], int32(text))
+				out.imagesOf[text] = append(out.imagesOf[text], int32(image))
+			}
+		}
+	}
+	return out
+}
+
+// images returns the images of a text.
+func (t Truth) images(text int) []int32 {
+	if t.imagesOf != nil {
+		return t.imagesOf[text]
+	}
+	return t.imageOf[text : text+1]
 }
 
 // Images returns the number of images.
@@ -246,7 +270,7 @@ func textRanks(sim Matrix, truth Truth) []int {
 func imageRanks(sim Matrix, truth Truth) []int {
 	ranks := make([]int, sim.Rows)
 	for j := range ranks {
-		ranks[j] = bestRank(sim.Row(j), truth.imageOf[j:j+1])
+		ranks[j] = bestRank(sim.Row(j), truth.images(j))
 	}
 	return ranks
 }

@@ -83,7 +83,7 @@ type Line struct {
 
 // All returns the experiments, in the order of the page.
 func All() []Experiment {
-	return []Experiment{x1(), x2(), x3(), x4(), x5(), x6(), x7(), x8(), x9(), x10(), x11(), x12(), x13()}
+	return []Experiment{x1(), x2(), x3(), x4(), x5(), x6(), x7(), x8(), x9(), x10(), x11(), x12(), x13(), x14()}
 }
 
 // Find returns an experiment by its id.

@@ -1,0 +1,21 @@
+package experiments
+
+import "testing"
+
+// Nine seeds in a row meet every pair of a first model and a Con-D once, and the three models differ in their seeds.
+func TestVersionsMeetOnce(t *testing.T) {
+	c := newPartial(false, 1)
+	met := map[[2]uint64]bool{}
+	models := map[uint64]bool{c.Regime.Third.Seed: true}
+	for seed := uint64(1); seed <= 9; seed++ {
+		first, cond := c.Regime.versions(seed)
+		met[[2]uint64{first, cond}] = true
+		models[c.Regime.First.version(first).Seed], models[c.Regime.Conds[""].version(cond).Seed] = true, true
+	}
+	if len(met) != 9 || len(models) != 7 {
+		t.Errorf("nine seeds meet %v of %d models, want nine pairs of seven models", met, len(models))
+	}
+	if first, cond := (&regime{}).versions(5); first != 0 || cond != 0 {
+		t.Errorf("without versions a seed has models %d and %d", first, cond)
+	}
+}
