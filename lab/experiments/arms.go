@@ -227,15 +227,6 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 	return out, err
 }
 
-// withTuned returns the arms, the first model fine-tuned, and each of the arms fine-tuned.
-func withTuned(arms []arm) []arm {
-	out := append(slices.Clone(arms), arm{Name: "tuned first"})
-	for _, a := range arms {
-		out = append(out, arm{Name: "tuned " + a.Name})
-	}
-	return out
-}
-
 // begin trains or fetches the models that the arms share, and closes their group.
 func (c comparison) begin(ctx context.Context, j Job, s *setup) (course, error) {
 	shared := course{start: filepath.Join(s.dir, "start.safetensors"), cond: filepath.Join(s.dir, "con-d.safetensors"), steps: s.steps()}

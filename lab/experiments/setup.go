@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
@@ -199,4 +200,13 @@ func topShare(m eval.Matrix, holds func(row, col int) bool) float64 {
 		}
 	}
 	return share(right, m.Rows)
+}
+
+// withTuned returns the arms, the first model fine-tuned, and each of the arms fine-tuned.
+func withTuned(arms []arm) []arm {
+	out := append(slices.Clone(arms), arm{Name: "tuned first"})
+	for _, a := range arms {
+		out = append(out, arm{Name: "tuned " + a.Name})
+	}
+	return out
 }
