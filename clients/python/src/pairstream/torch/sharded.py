@@ -36,7 +36,15 @@ def join(device: str, timeout: float) -> None:
     gpu = device.startswith("cuda")
     if gpu:
         torch.cuda.set_device(device)
-    _dist.init_process_group("nccl" if gpu else "gloo", timeout=timedelta(seconds=timeout + 60))
+    kind, wait, environ = "nccl" if gpu else "gloo", timedelta(seconds=timeout + 60), os.environ
+    if environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or environ.get("LOCAL_WORLD_SIZE") != environ.get("WORLD_SIZE"):
+        _dist.init_process_group(kind, timeout=wait)
+        return
+    # On one machine newer versions of PyTorch (seen: 2.15) give every start the same store. Ranks that were started again would find
+    # the addresses of those that were killed there, and wait for them.
+    store, rank, world = next(import_module("torch.distributed.rendezvous").rendezvous("env://", timeout=wait))
+    store = _dist.PrefixStore(f"start {environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    _dist.init_process_group(kind, store=store, rank=rank, world_size=world, timeout=wait)
 
 
 def shard(model: M, device: str = "cpu", timeout: float = 600.0) -> M:
