@@ -1,6 +1,10 @@
 package experiments
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
 
 // Nine seeds in a row meet every pair of a first model and a Con-D once, and the three models differ in their seeds.
 func TestVersionsMeetOnce(t *testing.T) {
@@ -17,5 +21,31 @@ func TestVersionsMeetOnce(t *testing.T) {
 	}
 	if first, cond := (&regime{}).versions(5); first != 0 || cond != 0 {
 		t.Errorf("without versions a seed has models %d and %d", first, cond)
+	}
+}
+
+// The matches of the held-out pairs are those of the generator, and some are of other pictures' captions.
+func TestHeldMatchesAreTheTruth(t *testing.T) {
+	s := newSetup(t, 2)
+	fits, foreign := s.heldMatches(), 0
+	ids := map[int]schemas.ImageID{}
+	for i := range s.data.held.Pairs() {
+		_, image, id := s.data.held.Pair(i)
+		ids[image] = id
+	}
+	for text := range s.data.held.Pairs() {
+		caption, own, _ := s.data.held.Pair(text)
+		for image, id := range ids {
+			want := s.data.matches(id, caption)
+			if got := fits(image, text); got != want {
+				t.Errorf("image %d, text %d: %v, want %v", image, text, got, want)
+			}
+			if want && image != own {
+				foreign++
+			}
+		}
+	}
+	if foreign == 0 {
+		t.Error("no caption is true of another picture: the test says nothing")
 	}
 }
