@@ -104,7 +104,7 @@ type GRITRule struct {
 
 // GRITDraws are the random choices of GRIT. [Key.Draws] are those of production; a test plays back recorded ones.
 type GRITDraws interface {
-	// Examples is the example-level shuffle of a queue of n pairs: what comes to place p was at place Examples[p].
+	// Examples is the example-level shuffle of a queue of n pairs: position p gets the pair from position Examples[p].
 	Examples(queue, n int) []int32
 	// Start is the first pair of a walk, below n.
 	Start(walk, n int) int

@@ -209,7 +209,7 @@ func (s *ScoredBatch) Validate() error {
 	return s.validateMasked()
 }
 
-// validateRuledOut checks that what was ruled out has probability 0.
+// validateRuledOut checks that there are enough candidates with probability 0 for those ruled out.
 func (s *ScoredBatch) validateRuledOut() error {
 	var zeros int32
 	for k := range s.I2T {

@@ -14,7 +14,7 @@ type AdamWOptions struct {
 	WeightDecay float64 `env:"WEIGHT_DECAY" envDefault:"0.02" desc:"AdamW's decoupled weight decay"`
 }
 
-// Moments sets how AdamW decays its two moments, and what it adds to the root of the second.
+// Moments are AdamW's decay factors of the two moments, and the summand to the root of the second.
 type Moments struct{ Beta1, Beta2, Eps float64 }
 
 // UnmarshalText reads three numbers that commas separate.

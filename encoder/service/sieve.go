@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// sieve judges pairs by the rules of FILTER, and counts what it drops. It is safe for concurrent use.
+// sieve judges pairs by the rules of FILTER, and counts dropped pairs. It is safe for concurrent use.
 type sieve struct {
 	text     string
 	rules    *filter.Rules

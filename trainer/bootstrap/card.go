@@ -29,7 +29,7 @@ type Phase struct {
 	HardAUC     float64 `json:"hard_auc"` // at its end
 }
 
-// Print prints what the weights say of their training.
+// Print prints the card of a training.
 func (c *Card) Print(w io.Writer) error {
 	phases := make([]string, len(c.Phases))
 	for i, p := range c.Phases {

@@ -75,7 +75,7 @@
 // With ENCODER_CHECKPOINT=@latest the trainer publishes weights when it starts and with every checkpoint: a file in
 // CHECKPOINT_DIR/published, and a note in the log. Package internal/log/weights tells which files stay.
 //
-// # What a checkpoint belongs to
+// # The log of a checkpoint
 //
 // Positions have a meaning in one log alone. A checkpoint names its namespace and cluster, and the last record read of
 // every lane. The trainer refuses to start if the log at hand differs, if another trainer holds the folder's lock, or

@@ -8,7 +8,7 @@
 // Invariants:
 //
 //  1. Results are a function of the captions and the draws.
-//  2. What a caption leaves out contradicts nothing. "A dog" and "two brown dogs on a lawn" agree.
+//  2. An omission contradicts nothing. "A dog" and "two brown dogs on a lawn" agree.
 //
 // It knows the colours and numbers of English. In another language it finds nothing. Truth is not certain: the
 // replacement for a noun may mean nearly the same, and an image may show two stars where its caption names one.

@@ -50,7 +50,7 @@ func (c *Images) ForInput(side int) *Images { return &Images{c.cache, imaging.Wa
 // ForModel returns a view for a model that looks at whole images. A JPEG is decoded to no less than side pixels.
 func (c *Images) ForModel(side int) *Images { return &Images{c.cache, imaging.ForModel(side)} }
 
-// cache is what the views share.
+// cache is shared by the views.
 type cache struct {
 	read    func(context.Context, schemas.ImageRef, schemas.ImageID) ([]byte, error)
 	o       ImagesOptions

@@ -153,7 +153,7 @@ func (l *list) find() (Tar, error) {
 	return t, nil
 }
 
-// maxEntryJSON bounds an entry, with what is read ahead of it.
+// maxEntryJSON bounds an entry, including read-ahead.
 const maxEntryJSON = 8 << 20
 
 // each calls visit with the entries of the splits, and their numbers among all entries.

@@ -195,7 +195,7 @@ func parseRelation(words []string) (Statement, bool) {
 	return Statement{}, false
 }
 
-// parseTotal reads "<count> things, <count> of them <what they are>".
+// parseTotal reads "<count> things, <count> of them <attributes>".
 func parseTotal(words []string) (Statement, bool) {
 	if len(words) < 7 || !slices.Equal(words[1:3], []string{"things", ","}) || !slices.Equal(words[4:6], []string{"of", "them"}) {
 		return Statement{}, false

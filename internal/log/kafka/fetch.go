@@ -86,7 +86,7 @@ func (f *Fetcher) High() int64 { return f.high.Load() }
 // Passed returns the offset after everything that can be taken or was passed over.
 func (f *Fetcher) Passed() int64 { return f.passed.Load() }
 
-// Close stops the fetcher. It forgets what it read ahead.
+// Close stops the fetcher, and drops the records read ahead.
 func (f *Fetcher) Close() {
 	f.cancel()
 	<-f.done

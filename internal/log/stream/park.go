@@ -133,7 +133,7 @@ func (r *roster) park(reading context.Context, lane int, err error) bool {
 	}
 }
 
-// saidAfter is the time after which a waiting lane reports what it waits for.
+// saidAfter is the time after which a waiting lane reports the awaited record.
 const saidAfter = time.Minute
 
 // Waiter is a stage that can describe the record that it waits for.

@@ -103,7 +103,7 @@ type Subject struct {
 
 type aboutKey struct{}
 
-// WithAbout returns a context for the publishing of what the subjects are about.
+// WithAbout returns a context for publishing records about the subjects.
 func WithAbout(ctx context.Context, subjects []Subject) context.Context {
 	if subjects == nil {
 		return ctx

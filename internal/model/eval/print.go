@@ -44,7 +44,7 @@ func printVision(w io.Writer, usage []Usage) error {
 	return t.Flush()
 }
 
-// Print prints what was measured of Con-D.
+// Print prints the measurement of Con-D.
 func (r *CondReport) Print(w io.Writer) error {
 	fmt.Fprintf(w, "Con-D on %d images and %d texts, each with its 2 hardest others\n", r.Images, r.Texts)
 	fmt.Fprintf(w, "AUC on easy pairs %.3f: own texts against images drawn at random\n", r.EasyAUC)

@@ -25,5 +25,5 @@
 // the last chunk is filled up, so memory is bounded. On a CPU a pair's score is a function of its image and its text to
 // the last bit. Work that does not depend on the pairing is done once for each text and each image.
 //
-// There is no dropout unless [Model.SetDropout] asks for it; [torch.Scope.Seed] then decides what is dropped.
+// There is no dropout unless [Model.SetDropout] sets it; [torch.Scope.Seed] then decides which activations are dropped.
 package model

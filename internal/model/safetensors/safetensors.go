@@ -10,7 +10,7 @@
 //
 //  1. A file may come from anywhere. Every length is checked against the file's size before anything is allocated for
 //     it, tensors neither overlap nor leave gaps, and their sizes fit their shapes. Nothing in a file is executed.
-//  2. [Write] makes the same bytes of the same tensors and metadata, in whatever order they are given.
+//  2. [Write] makes the same bytes from the same tensors and metadata, in any order.
 //
 // A [File] is read into memory once and is safe for concurrent use. The package needs no cgo.
 package safetensors
@@ -65,7 +65,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Parse reads a file's bytes, which the tensors go on referring to.
+// Parse reads a file's bytes, which the tensors then refer to.
 func Parse(data []byte) (*File, error) {
 	if len(data) < 8 {
 		return nil, fmt.Errorf("%w: %d bytes, want at least 8", ErrFormat, len(data))

@@ -50,7 +50,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 	})
 }
 
-// Finite reports whether all values are numbers, and else where the first is that is none. Whole numbers always are.
+// Finite reports whether all values are numbers, and otherwise the index of the first that is not. Integers always are.
 func (t Tensor) Finite() (index int, ok bool) {
 	exponent := map[string]uint64{"F16": 0x7c00, "BF16": 0x7f80, "F32": 0x7f80_0000, "F64": 0x7ff0_0000_0000_0000}[t.DType]
 	if exponent == 0 {
@@ -83,7 +83,7 @@ func (t Tensor) Int64s() ([]int64, error) {
 	})
 }
 
-// Bools converts elements of type BOOL or U8; what is not zero is true.
+// Bools converts elements of type BOOL or U8; nonzero elements are true.
 func (t Tensor) Bools() ([]bool, error) {
 	set := func(b []byte) bool { return b[0] != 0 }
 	return convert[bool](t, map[string]func([]byte) bool{"BOOL": set, "U8": set})
