@@ -3,6 +3,7 @@ package lint
 import (
 	"go/ast"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,6 +67,45 @@ func TestGlossaryIsShort(t *testing.T) {
 		if better := instead[w]; better != "" {
 			t.Errorf("docs/concepts.md has %q: say %s", w, better)
 		}
+	}
+}
+
+// plainFolders have comments in plain English. stiff finds clauses that stand for a name, and actors without one.
+var (
+	plainFolders = []string{"schemas", "grouper", "indexer", "discriminator", "encoder", "internal/log", "internal/crawl", "internal/content", "internal/neighbors"}
+	stiff        = regexp.MustCompile(`(?i)\b(nobody|whoever|of then|what (was|were|lies|goes|stands|comes))\b`)
+)
+
+// stiffComments returns the stiff comments of a file that is no test.
+func stiffComments(f source) (found []string) {
+	for _, group := range f.ast.Comments {
+		if phrase := stiff.FindString(group.Text()); phrase != "" && !f.test {
+			found = append(found, f.at(group)+": say whom or what you mean instead of "+phrase)
+		}
+	}
+	return found
+}
+
+func TestCommentsArePlain(t *testing.T) {
+	for dir, p := range load(t).pkgs {
+		if !slices.ContainsFunc(plainFolders, func(folder string) bool { return below(dir, folder) }) {
+			continue
+		}
+		for _, f := range p.files {
+			for _, comment := range stiffComments(f) {
+				t.Error(comment)
+			}
+		}
+	}
+}
+
+func TestPlainRuleSeesWhatItForbids(t *testing.T) {
+	f, err := parse("a.go", []byte("package p\n\n// x holds what was read.\nvar x int\n\n// y is free, and nobodyMakes it.\nvar y int\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := stiffComments(f); len(found) != 1 {
+		t.Errorf("found %q, want the first comment", found)
 	}
 }
 

@@ -81,7 +81,7 @@ func (s *wordScanner) stripAccents(word []byte) []byte {
 	for i := 0; i < len(decomposed); {
 		r, size := utf8.DecodeRune(decomposed[i:])
 		if !unicode.Is(unicode.Mn, r) {
-			s.plain = append(s.plain, decomposed[i:i+size]...) // behind the reading position: rewrites what was read
+			s.plain = append(s.plain, decomposed[i:i+size]...) // after the reading position: rewrites runes already read
 		}
 		i += size
 	}

@@ -159,7 +159,7 @@ type scanner struct {
 
 	image    []byte // contents of the current key's image
 	imageURI string // of the current image, if it is a separate file
-	end      int64  // of what was scanned
+	end      int64  // of the scanned bytes
 	cur      sample
 
 	reported int // problems of this tar
