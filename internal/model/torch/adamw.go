@@ -26,15 +26,15 @@ type AdamW struct {
 	options AdamWOptions
 }
 
-// AdamWState is what a checkpoint needs to go on with the same steps. It has, for each parameter in the order given to
-// [NewAdamW], the number of its steps and its moments.
+// AdamWState is the state of an optimiser in a checkpoint. It has, for each parameter in the order given to [NewAdamW],
+// the number of its steps and its moments.
 type AdamWState struct {
 	Steps   []int64
 	Means   [][]float32
 	Squares [][]float32
 }
 
-// NewAdamW makes an optimiser of params; decay says which of them the weight decay applies to. Call it inside Do.
+// NewAdamW makes an optimiser of params; decay marks the parameters with weight decay. Call it inside Do.
 func NewAdamW(params []*Tensor, decay []bool, o AdamWOptions) (*AdamW, error) {
 	if len(params) != len(decay) {
 		return nil, fmt.Errorf("torch: making an optimiser: %d parameters and %d decay flags", len(params), len(decay))
@@ -62,7 +62,7 @@ func (a *AdamW) Free() {
 	}
 }
 
-// Step updates every parameter that has a gradient. The others and their moments stay as they are.
+// Step updates every parameter that has a gradient. Other parameters and their moments stay unchanged.
 func (a *AdamW) Step(rate float64) error {
 	if len(a.params) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func (a *AdamW) State() AdamWState {
 	return state
 }
 
-// SetState restores a state that [AdamW.State] returned for the same parameters.
+// SetState restores a state from [AdamW.State] for the same parameters.
 func (a *AdamW) SetState(state AdamWState) error {
 	n := len(a.params)
 	if len(state.Steps) != n || len(state.Means) != n || len(state.Squares) != n {

@@ -8,15 +8,15 @@ import (
 	"runtime/cgo"
 )
 
-// pass is a backward pass that tells of its gradients.
+// pass is a backward pass that reports its gradients.
 type pass struct {
 	final func(run int)
 	told  int // runs
 	bug   any // a panic of final, which must not pass through libtorch
 }
 
-// BackwardRuns does what [Scope.Backward] does, for parameters in runs. It calls final for every run, in their order: as soon
-// as this pass changes no gradient of the run and of those before. It does so while it computes the others. final may use s.
+// BackwardRuns is [Scope.Backward] for parameters in runs. It calls final for every run, in order, as soon as the
+// gradients of this run and of the runs before are final. Meanwhile it computes the others. final may use s.
 func (s *Scope) BackwardRuns(loss *Tensor, runs [][]*Tensor, final func(run int)) {
 	var params []*C.ps_tensor
 	var of []C.int

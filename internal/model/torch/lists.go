@@ -38,8 +38,8 @@ func pairsOf(op string, a, b []*Tensor) (x, y []*C.ps_tensor) {
 	return handlesOf(a), handlesOf(b)
 }
 
-// ReadAll returns copies of the values of float32 tensors; nil for nil. On a device it reads them in one copy, for which the host
-// waits once.
+// ReadAll returns copies of the values of float32 tensors; nil for nil. On a device it reads them in one copy, with one
+// wait of the host.
 func (s *Scope) ReadAll(ts []*Tensor) [][]float32 {
 	all := make([][]float32, len(ts))
 	var flat []*Tensor
@@ -65,7 +65,7 @@ func (s *Scope) ReadAll(ts []*Tensor) [][]float32 {
 	return all
 }
 
-// MakeAll makes float32 tensors of copies of data; nil of nil. On a device they take one copy.
+// MakeAll makes float32 tensors from copies of data; nil for nil. On a device they take one copy.
 func (s *Scope) MakeAll(data [][]float32, shapes [][]int64) []*Tensor {
 	all := make([]*Tensor, len(data))
 	var flat *Tensor

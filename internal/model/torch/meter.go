@@ -9,10 +9,10 @@ import (
 	"github.com/pairstream/pairstream/internal/base/timing"
 )
 
-// Meter adds up how long a worker was busy for somebody. It is safe for concurrent use; the zero value is ready.
+// Meter adds up the busy time of a worker for one user. It is safe for concurrent use; the zero value is ready.
 type Meter struct{ busy atomic.Int64 }
 
-// Busy returns the time that the worker has spent on jobs of contexts that carry the meter. Waiting for a turn does not
+// Busy returns the time that the worker has spent on jobs whose contexts carry the meter. Waiting for a turn does not
 // count.
 func (m *Meter) Busy() time.Duration { return time.Duration(m.busy.Load()) }
 

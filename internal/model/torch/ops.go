@@ -64,8 +64,8 @@ func (s *Scope) Clamp(x *Tensor, lo, hi float64) *Tensor {
 	return s.unary(C.PS_CLAMP, "clamp", x, lo, hi)
 }
 
-// Dropout zeroes elements with probability p, 0 <= p < 1, and multiplies the others by 1/(1-p). On the CPU what it drops
-// is a function of [Scope.Seed], the number of drops since, and the element's place.
+// Dropout zeroes elements with probability p, 0 <= p < 1, and multiplies the others by 1/(1-p). On the CPU the choice
+// is a function of [Scope.Seed], the number of drops since, and the element's position.
 func (s *Scope) Dropout(x *Tensor, p float64) *Tensor {
 	return s.own("dropout", C.ps_dropout(x.h(), C.double(p)))
 }

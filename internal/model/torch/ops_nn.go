@@ -67,15 +67,15 @@ func (s *Scope) CrossEntropy(logits, targets *Tensor, ignore int64) *Tensor {
 }
 
 // SelfAttention returns softmax(q kᵀ scale + mask) v, head by head. qkv holds queries, keys and values side by side:
-// [batch, length, 3*heads*width]. The result is [batch, length, heads*width]. mask may be nil, or [batch, queries, keys].
-// It has 1 in the place of batch or queries when it is the same for all. No gradient reaches it. A dropout above 0 is the
-// share of the softmax's elements that are dropped as by [Scope.Dropout].
+// [batch, length, 3*heads*width]. The result is [batch, length, heads*width]. mask may be nil, or [batch, queries,
+// keys], with 1 for batch or queries if it is the same for all. No gradient reaches it. A dropout above 0 is the share
+// of the softmax's elements that are dropped as by [Scope.Dropout].
 func (s *Scope) SelfAttention(qkv, mask *Tensor, heads int, scale, dropout float64) *Tensor {
 	return s.own("attention", C.ps_attention(nil, qkv.h(), orNil(mask), C.int64_t(heads), C.double(scale), C.double(dropout)))
 }
 
-// CrossAttention does what [Scope.SelfAttention] does with separate queries: q is [batch, queries, heads*width], kv is
-// [batch, keys, 2*heads*width].
+// CrossAttention is [Scope.SelfAttention] with separate queries: q is [batch, queries, heads*width], kv is [batch,
+// keys, 2*heads*width].
 func (s *Scope) CrossAttention(q, kv, mask *Tensor, heads int, scale, dropout float64) *Tensor {
 	return s.own("attention", C.ps_attention(q.h(), kv.h(), orNil(mask), C.int64_t(heads), C.double(scale), C.double(dropout)))
 }
@@ -83,7 +83,7 @@ func (s *Scope) CrossAttention(q, kv, mask *Tensor, heads int, scale, dropout fl
 // Backward adds the gradients of loss, a scalar, to those of the parameters that it depends on.
 func (s *Scope) Backward(loss *Tensor) { check("backward", C.ps_backward(loss.h())) }
 
-// Grad returns the gradient that has been added up for t, or nil when there is none.
+// Grad returns the accumulated gradient of t, or nil if there is none.
 func (s *Scope) Grad(t *Tensor) *Tensor {
 	r := C.ps_grad(t.h())
 	check("grad", r.error)

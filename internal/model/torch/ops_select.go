@@ -8,8 +8,8 @@ func (s *Scope) Max(x *Tensor, dim int) *Tensor {
 	return s.own("max", C.ps_max(x.h(), C.int64_t(dim)))
 }
 
-// NonZero lists the places of the elements that are not zero: Int64 [found, dimensions]. Their order is that of a
-// contiguous tensor in memory. On a device other than the CPU it waits for the result, whose size is unknown before.
+// NonZero lists the indices of the nonzero elements: Int64 [found, dimensions]. Their order is that of a contiguous
+// tensor in memory. On a device other than the CPU it waits for the result, whose size is unknown before.
 func (s *Scope) NonZero(x *Tensor) *Tensor { return s.own("nonzero", C.ps_nonzero(x.h())) }
 
 // IndexFill sets the slices of a dimension that index (Int64, one dimension) names to v, in place. It records nothing for

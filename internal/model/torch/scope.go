@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// Scope makes tensors and frees them when it ends. It belongs to the function that it was given to.
+// Scope makes tensors and frees them when it ends. It is valid in the function that received it.
 type Scope struct {
 	worker *Worker
 	made   []*Tensor
@@ -52,17 +52,17 @@ func freeHandles(handles []*C.ps_tensor) {
 	live.Add(-int64(len(handles)))
 }
 
-// Nest runs fn with a scope of its own, and frees what fn made when fn returns. It returns an error of an operation in fn,
-// and does not pass it on as a panic.
+// Nest runs fn with an inner scope, and frees fn's tensors when fn returns. It returns an error of an operation in fn,
+// instead of passing it on as a panic.
 func (s *Scope) Nest(fn func(*Scope) error) error {
 	inner := &Scope{worker: s.worker}
 	return inner.run(fn)
 }
 
-// Precision returns the type of what the worker's linear layers and attentions multiply.
+// Precision returns the type of the factors in linear layers and attention.
 func (s *Scope) Precision() DType { return s.worker.Precision() }
 
-// Multiplier returns what multiplies matrices on the CPU; see [WorkerOptions].
+// Multiplier returns the library that multiplies matrices on the CPU; see [WorkerOptions].
 func (s *Scope) Multiplier() string { return s.worker.Multiplier() }
 
 // NoGrad runs fn without recording for gradients.
@@ -92,7 +92,7 @@ func (s *Scope) Adopt(t *Tensor) *Tensor {
 	return t
 }
 
-// own takes over the tensor that an operation made.
+// own takes over the tensor of an operation.
 func (s *Scope) own(op string, r C.ps_result) *Tensor {
 	check(op, r.error)
 	return s.add(r.tensor)
@@ -108,8 +108,8 @@ func (s *Scope) add(handle *C.ps_tensor) *Tensor {
 	return t
 }
 
-// LengthStep returns the number that lengths of sequences should be multiples of. It is 8 on a GPU, whose kernels of
-// attention want masks in such rows, and 1 on the CPU.
+// LengthStep returns the number that lengths of sequences should be multiples of: 8 on a GPU, whose attention kernels
+// want masks with such rows, and 1 on the CPU.
 func (s *Scope) LengthStep() int {
 	if o := s.worker.options; o.Portable || o.Device != "cpu" {
 		return 8
@@ -117,8 +117,8 @@ func (s *Scope) LengthStep() int {
 	return 1
 }
 
-// Seed starts the generator of [Scope.Dropout]. On the CPU it is this worker's alone, on other devices the whole
-// process's.
+// Seed seeds the generator of [Scope.Dropout]. On the CPU the generator is this worker's alone, on other devices the
+// whole process's.
 func (s *Scope) Seed(seed uint64) { check("seed", C.ps_seed(C.uint64_t(seed))) }
 
 // Float32s makes a tensor of a copy of data.

@@ -11,7 +11,7 @@ type Tensor struct {
 	kept   bool
 }
 
-// h returns the native handle. It panics for a freed tensor: such a bug is better met here than as a crash in C++.
+// h returns the native handle. It panics for a freed tensor, instead of a crash in C++.
 func (t *Tensor) h() *C.ps_tensor {
 	if t.handle == nil {
 		panic("torch: a tensor was used after it was freed")
@@ -19,7 +19,7 @@ func (t *Tensor) h() *C.ps_tensor {
 	return t.handle
 }
 
-// Free frees a tensor that was kept. Freeing it twice does nothing.
+// Free frees a kept tensor. Freeing it twice does nothing.
 func (t *Tensor) Free() {
 	if t == nil || t.handle == nil {
 		return
@@ -71,7 +71,7 @@ func (t *Tensor) Float16s() []uint16 { return read[uint16](t, Float16) }
 // Int64s returns a copy of the elements, converted when they are of another type.
 func (t *Tensor) Int64s() []int64 { return read[int64](t, Int64) }
 
-// Bools returns a copy of the elements; what is not zero is true.
+// Bools returns a copy of the elements; nonzero elements are true.
 func (t *Tensor) Bools() []bool { return read[bool](t, Bool) }
 
 func read[T float32 | float64 | uint16 | int64 | bool](t *Tensor, dtype DType) []T {

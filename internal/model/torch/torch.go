@@ -13,12 +13,12 @@
 //
 // Invariants:
 //
-//  1. A tensor belongs to the scope that made it and is freed when that scope ends, unless [Scope.Keep] gave it to the
-//     caller. There are no finalizers. [Live] counts the handles; it is zero once everything was freed.
-//  2. An operation that fails panics with an [*Error]. [Worker.Do] and [Scope.Nest] turn it into an ordinary error, so
+//  1. A tensor belongs to the scope that made it and is freed when that scope ends, unless [Scope.Keep] gave it to
+//     the caller. There are no finalizers. [Live] counts the handles; it is zero once everything is freed.
+//  2. A failing operation panics with an [*Error]. [Worker.Do] and [Scope.Nest] turn it into an ordinary error, so
 //     that mathematics reads like mathematics. Any other panic is a bug and passes through.
 //  3. With Deterministic set, the same calls on the same data give the same bits, on one machine with one number of
-//     threads. An operation that cannot promise this on the device fails.
+//     threads. An operation that cannot guarantee this on the device fails.
 //
 // A worker of precision BFloat16 trains and infers in mixed precision. Linear layers and attentions round their inputs to
 // bfloat16 and sum the products in float32. Everything else stays float32: weights, gradients, moments, normalisations,
@@ -29,8 +29,9 @@
 // Tensors, scopes and optimisers are for the worker's thread alone: use them inside Do. A Worker itself is safe for
 // concurrent use, and runs its jobs one after the other.
 //
-// The package needs cgo, libtorch 1.13 or later and a C++17 compiler. Where libtorch is not in the system's paths, set
-// CGO_CXXFLAGS and CGO_LDFLAGS. It loads libtorch_cuda.so when it starts, if that can be found, and is not linked with it.
+// The package needs cgo, libtorch 1.13 or later and a C++17 compiler. If libtorch is not in the system's paths, set
+// CGO_CXXFLAGS and CGO_LDFLAGS. It loads libtorch_cuda.so when it starts, if that can be found, and is not linked with
+// it.
 package torch
 
 // No -std here: it would come after, and beat, the one that a newer libtorch's user sets in CGO_CXXFLAGS. C++17 is the
@@ -49,7 +50,7 @@ import (
 	"unsafe"
 )
 
-// Error says which operation failed and why.
+// Error names the failed operation and the cause.
 type Error struct {
 	Op     string
 	Reason string
@@ -77,7 +78,7 @@ func check(op string, message *C.char) {
 // DType is the type of a tensor's elements.
 type DType int
 
-// These are the types that this package makes and reads.
+// The types that this package makes and reads.
 const (
 	Float32  DType = C.PS_FLOAT32
 	Float64  DType = C.PS_FLOAT64
@@ -113,7 +114,7 @@ var live atomic.Int64
 // Live returns the number of native handles (tensors and scripts) that have not been freed.
 func Live() int64 { return live.Load() }
 
-// Version returns the version of the libtorch headers that the program was built with.
+// Version returns the version of the libtorch headers used in the build.
 func Version() string { return C.GoString(C.ps_version()) }
 
 // Running returns the version of the libtorch that the program runs on: "2.11.0", or "unknown".
@@ -123,7 +124,7 @@ func Running() string {
 	return versionIn(C.GoString(text))
 }
 
-// versionIn returns the version that libtorch's description of its build names.
+// versionIn returns the version in libtorch's description of its build.
 func versionIn(built string) string {
 	_, after, found := strings.Cut(built, "TORCH_VERSION=")
 	if !found {

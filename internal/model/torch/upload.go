@@ -9,19 +9,19 @@ import (
 	"unsafe"
 )
 
-// Upload is data on its way to a worker's device. For a device other than the CPU it travels from pinned memory while the
-// device computes something else. The tensor of [Scope.Receive] then waits for it on the device, not in Go. Its owner
-// hands it to Receive or frees it with Free.
+// Upload is data in transit to a worker's device. For a device other than the CPU it is copied from pinned memory while
+// the device computes something else. The tensor of [Scope.Receive] then waits for it on the device, not in Go. Its
+// owner passes it to Receive or frees it with Free.
 type Upload struct {
 	handle *C.ps_upload
 	normal []C.float // see ps_upload_receive; nil: Receive does not normalise
 }
 
-// Normalization says how the bytes of an image become float32: (v/255 - Mean) / Std, by channel, each operation rounded.
+// Normalization converts the bytes of an image to float32: (v/255 - Mean) / Std, by channel, each operation rounded.
 type Normalization struct{ Mean, Std [3]float32 }
 
-// Upload starts to copy data to the worker's device. It may be called on any goroutine, and before the worker is free.
-// data belongs to the caller again when it returns.
+// Upload starts to copy data to the worker's device. It may be called on any goroutine, even while the worker is busy.
+// The caller may change data when it returns.
 func (w *Worker) Upload(data []float32, shape ...int64) (*Upload, error) {
 	return upload(w, data, Float32, shape)
 }
@@ -65,7 +65,7 @@ func upload[T float32 | byte](w *Worker, data []T, dtype DType, shape []int64) (
 	return &Upload{handle: r.upload}, nil
 }
 
-// Receive returns the tensor that u has become, and uses u up.
+// Receive returns the uploaded tensor, and uses u up.
 func (s *Scope) Receive(u *Upload) *Tensor {
 	if u.handle == nil {
 		panic("torch: an upload was received twice, or after it was freed")
@@ -76,7 +76,7 @@ func (s *Scope) Receive(u *Upload) *Tensor {
 	return s.own("receiving a tensor", C.ps_upload_receive(handle, unsafe.SliceData(u.normal)))
 }
 
-// Free frees an upload that nobody received. Afterwards, and for a nil upload, it does nothing.
+// Free frees an upload that was not received. Afterwards, and for a nil upload, it does nothing.
 func (u *Upload) Free() {
 	if u == nil || u.handle == nil {
 		return

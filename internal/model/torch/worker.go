@@ -21,24 +21,25 @@ var (
 	errExited = errors.New("torch: the function given to Do ended its goroutine (runtime.Goexit, testing's FailNow)")
 )
 
-// WorkerOptions say where and how a worker computes.
+// WorkerOptions configure where and how a worker computes.
 type WorkerOptions struct {
 	Device        string // "cpu", "cuda" or "cuda:N"; empty: "cpu"
-	Threads       int    // that share an operation on the CPU; 0: GOMAXPROCS
+	Threads       int    // for an operation on the CPU; 0: GOMAXPROCS
 	Deterministic bool   // invariant 3
-	// Multiplier of matrices on the CPU: "oneDNN", "BLAS" or "libtorch"; empty: the first of them that is there.
+	// Multiplier of matrices on the CPU: "oneDNN", "BLAS" or "libtorch"; empty: the first available one.
 	Multiplier string
-	// Precision is the type of what linear layers and attentions multiply, Float32 or BFloat16. See the package.
+	// Precision is the type of the factors in linear layers and attention, Float32 or BFloat16. See the package.
 	Precision DType
-	// TF32 lets a GPU cut the factors of float32 products to ten bits (TensorFloat-32). On the CPU it does nothing.
+	// TF32 lets a GPU round the factors of float32 products to ten bits (TensorFloat-32). On the CPU it does nothing.
 	TF32 bool
-	// Portable leaves this package's own kernels out on the CPU. libtorch's operations compute there as on a GPU. For tests.
+	// Portable disables this package's own kernels on the CPU, so that libtorch's operations compute as on a GPU. For
+	// tests.
 	Portable bool
 }
 
 // Worker owns the one operating-system thread that touches tensors. libtorch's gradient mode belongs to the thread that
-// sets it, and parallel operations would only take the cores from one another. So a process has one worker for each
-// device. Everything but device and precision is a setting of the whole process: the last worker to start decides.
+// sets it, and parallel operations would only compete for the cores. So a process has one worker for each device.
+// Everything but device and precision is a setting of the whole process: the last worker to start decides.
 type Worker struct {
 	options WorkerOptions
 	device  *C.char
@@ -56,7 +57,7 @@ type job struct {
 	result chan error
 }
 
-// prepare makes the settings of the whole process, before the first worker's thread begins.
+// prepare applies the settings of the whole process, before the first worker's thread starts.
 var prepare = sync.OnceFunc(func() { C.ps_prepare() })
 
 // NewWorker starts a worker.
@@ -90,10 +91,10 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 	return w, nil
 }
 
-// Precision returns the type of what linear layers and attentions multiply.
+// Precision returns the type of the factors in linear layers and attention.
 func (w *Worker) Precision() DType { return w.options.Precision }
 
-// precision returns the code of what the worker's thread multiplies.
+// precision returns the code of the precision for the worker's thread.
 func (w *Worker) precision() C.int {
 	switch {
 	case w.options.Precision == BFloat16:
@@ -107,7 +108,8 @@ func (w *Worker) precision() C.int {
 // Device returns the device that the worker was started for.
 func (w *Worker) Device() string { return w.options.Device }
 
-// Multiplier returns what multiplies matrices on the CPU; see [WorkerOptions]. Where it is "BLAS", [BLAS] says which.
+// Multiplier returns the library that multiplies matrices on the CPU; see [WorkerOptions]. If it is "BLAS", [BLAS]
+// names it.
 func (w *Worker) Multiplier() string { return C.GoString(C.ps_multiplier()) }
 
 // Close waits for the work in hand and ends the thread. Work that has not begun gets [ErrClosed].
@@ -119,8 +121,8 @@ func (w *Worker) Close() {
 	})
 }
 
-// Do runs fn on the worker's thread, after earlier jobs, and frees what fn's scope made. If ctx ends first, fn does not
-// run; once begun it runs to its end. Do returns fn's error, or the failure of an operation in it.
+// Do runs fn on the worker's thread, after earlier jobs, and frees the tensors of fn's scope. If ctx ends first, fn
+// does not run; once begun it runs to its end. Do returns fn's error, or the failure of an operation in it.
 func (w *Worker) Do(ctx context.Context, fn func(*Scope) error) error {
 	if w.onThread() {
 		return errNested
@@ -151,7 +153,7 @@ func (w *Worker) setMark(mark C.int64_t) {
 	w.mark = mark
 }
 
-// loop takes the thread for itself. The thread ends with the goroutine, which never unlocks it.
+// loop locks its thread. The thread ends with the goroutine, which never unlocks it.
 func (w *Worker) loop(ready chan<- error) {
 	runtime.LockOSThread()
 	w.setMark(C.ps_thread_mark())
@@ -182,8 +184,8 @@ func (w *Worker) loop(ready chan<- error) {
 	}
 }
 
-// serve runs one job. A job that ends its goroutine takes the thread with it. A new goroutine then goes on, so that the
-// caller sees an error and nobody waits for ever.
+// serve runs one job. A job that ends its goroutine also ends the thread. A new goroutine then continues, so that the
+// caller gets an error and other callers do not wait forever.
 func (w *Worker) serve(j job) {
 	returned := false
 	defer func() {

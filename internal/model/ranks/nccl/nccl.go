@@ -1,11 +1,11 @@
 // Package nccl joins the GPUs of ranks by NCCL, which moves gradients between GPUs without the host's network: over NVLink,
 // InfiniBand or sockets. It is an exchange for package ranks, and adds in the same order: the bits are the same.
 //
-// Ranks still meet over TCP, where each proves that it knows the token. Rank 0 sends the id of the group over these
-// connections alone, and NCCL takes nobody without it. What NCCL sends is not encrypted.
+// Ranks still meet over TCP, where each proves that it knows the token. Rank 0 sends the id of the group only over
+// these connections, and NCCL accepts no rank without it. NCCL's traffic is not encrypted.
 //
-// NCCL comes with PyTorch for CUDA (libnccl.so.2). It is loaded when it is asked for. A group whose rank is lost ends at
-// once: its calls are aborted, and the ranks make another one.
+// NCCL comes with PyTorch for CUDA (libnccl.so.2), and is loaded when needed. When a rank is lost, its group ends at
+// once: its calls are aborted, and the ranks make another group.
 package nccl
 
 // #cgo CXXFLAGS: -O2 -DNDEBUG -I/usr/include/torch/csrc/api/include
@@ -26,7 +26,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model/ranks"
 )
 
-// pause is the wait between two looks at what NCCL does. It tells nobody when it is done.
+// pause is the time between two polls of NCCL, which does not notify.
 const pause = 100 * time.Microsecond
 
 // errClosed is returned for a sum of a group that has ended.
@@ -43,7 +43,7 @@ func (t Transport) NewID() ([]byte, error) {
 	return id, remedied(failure("making a group", C.psn_new_id((*C.uchar)(&id[0]))))
 }
 
-// remedied says how to train without what is missing.
+// remedied adds the remedy for training without the missing library.
 func remedied(err error) error {
 	if err != nil {
 		err = fmt.Errorf("%w: RANK_EXCHANGE=nccl wants a GPU, and PyTorch 2.11 for CUDA with its NCCL; RANK_EXCHANGE=tcp needs neither", err)
@@ -76,7 +76,7 @@ type exchange struct {
 	rank  int
 }
 
-// AllReduce implements ranks.Exchange. Values of vectors that a rank lacks are -0, which changes no sum.
+// AllReduce implements ranks.Exchange. A missing vector counts as -0, which changes no sum.
 func (e *exchange) AllReduce(ctx context.Context, p ranks.Plan, vectors [][]float32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -138,7 +138,7 @@ func eachPart(p ranks.Plan, values []float32, f func(vector int, part []float32)
 	}
 }
 
-// ready waits until NCCL has begun all that it was asked for.
+// ready waits until NCCL has begun all requested operations.
 func (e *exchange) ready(ctx context.Context) error {
 	return await(ctx, func() C.psn_state { return C.psn_ready(e.group) })
 }
@@ -158,7 +158,7 @@ func (e *exchange) end() error {
 	return failure("leaving a group", C.psn_close(e.group))
 }
 
-// await asks for a state until something is done.
+// await polls a state until an operation is done.
 func await(ctx context.Context, state func() C.psn_state) error {
 	for {
 		s := state()
@@ -173,7 +173,7 @@ func await(ctx context.Context, state func() C.psn_state) error {
 	}
 }
 
-// failure makes an error of what C returned, and frees it.
+// failure makes an error from C's message, and frees it.
 func failure(what string, text *C.char) error {
 	if text == nil {
 		return nil

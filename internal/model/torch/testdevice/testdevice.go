@@ -1,11 +1,12 @@
-// Package testdevice is a device that has the rules of a GPU and computes on the processor. It fails where a GPU would: an
-// operation whose tensors do not all lie on it is an error. It counts what a GPU is slow at: waits of the host, copies,
-// kernels, bytes, and operations on float64 and int64.
+// Package testdevice is a device with the rules of a GPU that computes on the processor. It fails where a GPU would: an
+// operation on tensors that are not all on it is an error. It counts the slow operations of a GPU: waits of the host,
+// copies, kernels, bytes, and operations on float64 and int64.
 //
-// It is libtorch's device "privateuseone". Its tensors lie in the host's memory, so tests alone may use it. Backward passes run
-// on a thread of the device's, as on a GPU. It does not know when a kernel is done: nothing here runs beside the host.
+// It is libtorch's device "privateuseone". Its tensors are in the host's memory, so it is only for tests. Backward
+// passes run on a thread of the device, as on a GPU. It does not model asynchronous kernels: nothing here runs beside
+// the host.
 //
-// The package is written for libtorch 1.13, and for a process without CUDA. [Install] says so where it is not.
+// The package is written for libtorch 1.13, and for a process without CUDA. Otherwise [Install] returns an error.
 package testdevice
 
 // #cgo CXXFLAGS: -O1 -I/usr/include/torch/csrc/api/include
@@ -22,7 +23,7 @@ import (
 	"unsafe"
 )
 
-// Name is the device's, for [torch.WorkerOptions].
+// Name is the device's name for [torch.WorkerOptions].
 const Name = "privateuseone:0"
 
 var install = sync.OnceValue(func() error {
@@ -36,9 +37,9 @@ var install = sync.OnceValue(func() error {
 // Install makes the device, before the first worker of the process.
 func Install() error { return install() }
 
-// Counts are what the device was asked for.
+// Counts are the operations requested from the device.
 type Counts struct {
-	Syncs      map[string]int64 // waits of the host, by what it waits for
+	Syncs      map[string]int64 // waits of the host, by cause
 	Kernels    map[string]int64 // by operation
 	Wide       map[string]int64 // operations on float64, and products of int64
 	Operations float64          // of products: additions and multiplications
@@ -54,10 +55,10 @@ func Total(of map[string]int64) (n int64) {
 	return n
 }
 
-// Reset begins to count anew.
+// Reset restarts the counts.
 func Reset() { C.psd_reset() }
 
-// Read returns what was counted since [Reset].
+// Read returns the counts since [Reset].
 func Read() (Counts, error) {
 	text := C.psd_counts()
 	defer C.free(unsafe.Pointer(text))
