@@ -162,7 +162,7 @@ func (c *CLIP) each(text string, yield func(word []int32) bool) {
 }
 
 // merge appends the ids of word to ids, using ranks as room for the rank of the merge of each symbol with the next.
-// Taking the leftmost among the lowest ranks does what the reference does, which merges all occurrences of the best
+// Taking the leftmost among the lowest ranks agrees with the reference, which merges all occurrences of the best
 // pair at once: a merge makes only symbols whose own merges rank later.
 func (c *CLIP) merge(word string, ids, ranks []int32) ([]int32, []int32) {
 	for i := range len(word) - 1 {

@@ -88,8 +88,8 @@ func (s *wordScanner) stripAccents(word []byte) []byte {
 	return s.plain
 }
 
-// isBlank reports whether r separates words: what the reference cleans to a space, and the line and paragraph
-// separators at which its split divides.
+// isBlank reports whether r separates words: the characters that the reference replaces by a space, and the line and
+// paragraph separators, which Python's split takes for spaces.
 func isBlank(r rune) bool {
 	switch r {
 	case ' ', '\t', '\n', '\r', '\u2028', '\u2029':

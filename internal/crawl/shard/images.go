@@ -37,8 +37,8 @@ type ImagesStats struct {
 // Images reads and decodes images and keeps the latest used. Images that it returns are shared and must not be
 // changed. An image that several ask for at the same time is read once.
 //
-// Models of other input sizes take views of it ([Images.ForInput], [Images.ForModel]). Views share what is kept: an image is decoded again
-// only where two sizes reduce it by other factors.
+// Models of other input sizes take views of it ([Images.ForInput], [Images.ForModel]). Views share one
+// cache. An image is decoded again only where two sizes reduce it by other factors.
 type Images struct {
 	*cache
 	want imaging.Want

@@ -23,7 +23,7 @@ var (
 	apart      = []string{"albef", "tcl", "grit-vlp", "mafa", "gpn-s", "gpn-s-tcl"}
 )
 
-// departures lists all that no single value of a recipe shows. [Value.Unlike] tells what a value departs in.
+// departures lists the departures that no single value of a recipe shows. [Value.Unlike] has those of a value.
 var departures = []Departure{
 	{"GRIT-VLP eq. 6", grouped, "Kullback-Leibler divergence", "cross-entropy with the pseudo-target", "the code, whose value is higher by the entropy of the pseudo-target. The gradient is the same"},
 	{"GRIT-VLP eqs. 1-2", nil, "no stop-gradient", "the key side of both similarity matrices is constant", "the code, [`trainer.similarities`](../trainer/itc.go)"},

@@ -213,7 +213,7 @@ func sameAs[T comparable](a, b string, parse func(string) (T, error)) bool {
 
 func number(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
 
-// Table returns a recipe as Markdown: variable, value, place, and what is otherwise than there.
+// Table returns a recipe as Markdown: variable, value, place in the paper, and departure from it.
 func Table(name string, environ map[string]string) (string, error) {
 	values, err := Of(name, environ)
 	if err != nil {
