@@ -28,8 +28,9 @@ func pods(objects []object) (found []pod) {
 	return found
 }
 
+// containers returns the chart's own. Those that run before them are the user's.
 func (p pod) containers() (found []object) {
-	for _, c := range append(p.spec.list("initContainers"), p.spec.list("containers")...) {
+	for _, c := range p.spec.list("containers") {
 		found = append(found, c.(map[string]any))
 	}
 	return found
@@ -137,6 +138,36 @@ func checkContainer(t *testing.T, p pod, c object) {
 	}
 	if len(mounts) > 0 {
 		t.Errorf("%s: mounts without a volume: %v", at, mounts)
+	}
+}
+
+// Every part takes what a cluster adds to its Pods.
+func TestWhatAClusterAdds(t *testing.T) {
+	parts := 0
+	for _, p := range pods(render(t, cases["added"])) {
+		if !p.serves() {
+			continue
+		}
+		parts++
+		at := p.of.id()
+		if p.labels["team"] != "vision" || p.labels["app.kubernetes.io/component"] == "" {
+			t.Errorf("%s: labels %v", at, p.labels)
+		}
+		if p.spec.text("priorityClassName") != "training" || p.spec.text("runtimeClassName") != "nvidia" {
+			t.Errorf("%s: priority %q, runtime %q", at, p.spec.text("priorityClassName"), p.spec.text("runtimeClassName"))
+		}
+		if init := p.spec.list("initContainers"); len(init) != 1 || object(init[0].(map[string]any)).text("name") != "fetch" {
+			t.Errorf("%s: containers before its own: %v", at, init)
+		}
+		named := func(list []any, name string) bool {
+			return slices.ContainsFunc(list, func(v any) bool { return object(v.(map[string]any)).text("name") == name })
+		}
+		if c := p.spec.list("containers")[0].(map[string]any); !named(p.spec.list("volumes"), "weights") || !named(object(c).list("volumeMounts"), "weights") {
+			t.Errorf("%s: the further volume is missing, or not mounted", at)
+		}
+	}
+	if parts != 7 {
+		t.Errorf("%d parts, want 7", parts)
 	}
 }
 

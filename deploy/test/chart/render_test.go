@@ -75,6 +75,21 @@ trainer:
     CHECKPOINT_BEST: recall
     CHECKPOINT_UPLOAD: s3://copies/run/?endpoint=https://minio:9443&region=x
 `,
+	"added": `
+spool: {volume: {persistentVolumeClaim: {claimName: spool}}}
+secretName: tokens
+encoder: &part {podLabels: {team: vision}, priorityClassName: training, runtimeClassName: nvidia, initContainers: [{name: fetch, image: "registry.example/fetch:1", securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}, resources: {limits: {memory: 64Mi}}}], extraVolumes: [{name: weights, emptyDir: {}}], extraVolumeMounts: [{name: weights, mountPath: /weights}]}
+indexer: *part
+grouper: *part
+discriminator: *part
+trainer: *part
+console:
+  <<: *part
+  enabled: true
+ingest:
+  <<: *part
+  enabled: true
+`,
 	"everything": `
 lanes: 4
 encoder: {replicas: 9}

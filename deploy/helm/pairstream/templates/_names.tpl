@@ -109,3 +109,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - secretRef: {name: {{ . }}}
 {{- end }}
 {{- end -}}
+
+{{/* Where the Pods of a part run, and what runs before them, of the part's values. */}}
+{{- define "pairstream.placement" -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "initContainers" }}
+{{- with index $ $key }}
+{{ $key }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- range $key := list "priorityClassName" "runtimeClassName" }}
+{{- with index $ $key }}
+{{ $key }}: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}

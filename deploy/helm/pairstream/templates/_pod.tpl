@@ -12,6 +12,9 @@ metadata:
   labels:
     {{- include "pairstream.labels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .stage }}
+    {{- with $s.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   annotations:
     # Pods are replaced when a setting changes.
     checksum/settings: {{ printf "%s%s" (include "pairstream.commonSettings" $root) .settings | sha256sum }}
@@ -31,18 +34,7 @@ spec:
     - name: {{ . }}
     {{- end }}
   {{- end }}
-  {{- with $s.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $s.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $s.affinity }}
-  affinity:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "pairstream.placement" $s | trim | nindent 2 }}
   topologySpreadConstraints:
     - maxSkew: 1
       topologyKey: kubernetes.io/hostname
@@ -140,6 +132,9 @@ spec:
         - {name: disk, mountPath: /checkpoints, readOnly: true}
         {{- end }}
         {{- include "pairstream.kafkaMounts" $root | nindent 8 }}
+        {{- with $s.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: {{ $v.tmpSize }}}
@@ -162,6 +157,9 @@ spec:
       {{- toYaml . | nindent 6 }}
     {{- end }}
     {{- include "pairstream.kafkaVolumes" $root | nindent 4 }}
+    {{- with $s.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- end -}}
 
 {{/* The settings of a stage, as lines of its ConfigMap: dict "root" $ "stage" name. */}}
