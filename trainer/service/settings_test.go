@@ -120,9 +120,9 @@ func TestProblemsNameVariables(t *testing.T) {
 		"CHECKPOINT_KEEP_EVERY is 1500, want 0 or a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay": {"CHECKPOINT_KEEP_EVERY": "1500"},
 		"CHECKPOINT_KEEP_EVERY is -1, want 0 or a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay":   {"CHECKPOINT_KEEP_EVERY": "-1"},
 		"CHECKPOINT_KEEP_EVERY is 5, want 0 or a multiple of CHECKPOINT_EVERY=0: only checkpoints that are written can stay":       {"CHECKPOINT_KEEP_EVERY": "5", "CHECKPOINT_EVERY": "0"},
-		"AUGMENT_MIN_SCALE is 2, want 0.01..1":    {"AUGMENT_MIN_SCALE": "2"},
-		"AUGMENT_FLIP is -1, want 0..1":           {"AUGMENT_FLIP": "-1"},
-		"AUGMENT_COLOR is 3, want 0..1":           {"AUGMENT_COLOR": "3"},
+		"AUGMENT_MIN_SCALE is 2, want 0.01..1": {"AUGMENT_MIN_SCALE": "2"},
+		"AUGMENT_FLIP is -1, want 0..1":        {"AUGMENT_FLIP": "-1"},
+		"AUGMENT_COLOR is 3, want 0..1":        {"AUGMENT_COLOR": "3"},
 	} {
 		if _, err := parse(environ); err == nil || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", environ, err, want)
