@@ -100,7 +100,9 @@ func TestProblemsNameVariables(t *testing.T) {
 		"WORLD_SIZE is 8, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step": {"WORLD_SIZE": "8"},
 		"WORLD_SIZE is 3, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step": {"WORLD_SIZE": "3"},
 		"WORLD_SIZE is 0, want 1, 2, 4 or another power of two, up to STEP_BATCHES=4: ranks share the batches of a step": {"WORLD_SIZE": "0"},
+
 		"WORLD_SIZE is 2 and STEP_BATCHES is 1: ranks share the mini-batches of a step. Set STEP_BATCHES=2 for all stages: RECIPE=gpn-s and gpn-s-tcl then divide mini-batch and clusters by it; where BATCH_SIZE and GNS_CLUSTERS are set, divide them yourself": {"WORLD_SIZE": "2", "RECIPE": "gpn-s"},
+
 		"RANK is 1 of WORLD_SIZE 1, want 0 to 0":    {"RANK": "1"},
 		"RANK is -1 of WORLD_SIZE 2, want 0 to 1":   {"RANK": "-1", "WORLD_SIZE": "2"},
 		"MASTER_PORT is 0, want 1 to 65535":         {"WORLD_SIZE": "2", "MASTER_PORT": "0"},
@@ -108,7 +110,9 @@ func TestProblemsNameVariables(t *testing.T) {
 		`RANK_EXCHANGE is "gloo", want tcp or nccl`: {"WORLD_SIZE": "2", "RANK_EXCHANGE": "gloo"},
 		"RANK_TIMEOUT is 1ms, want 1s or more":      {"WORLD_SIZE": "2", "RANK_TIMEOUT": "1ms"},
 		"RANK_JOIN_TIMEOUT is 0s, want 1s or more":  {"WORLD_SIZE": "2", "RANK_JOIN_TIMEOUT": "0s"},
+
 		`RANK_TOKEN is empty and MASTER_ADDR is "trainer-0": want a secret that all ranks share, since others may reach that address`: {"WORLD_SIZE": "2", "MASTER_ADDR": "trainer-0"},
+
 		`TRAIN_FROM is "end", want "start" or "now"`:                         {"TRAIN_FROM": "end"},
 		`ITM_NEGATIVES is "near", want "hardest", "multinomial" or "random"`: {"ITM_NEGATIVES": "near"},
 		"STEP_BATCHES is 6, want 1, 2, 4, 8 or another power of two":         {"STEP_BATCHES": "6"},
@@ -117,9 +121,11 @@ func TestProblemsNameVariables(t *testing.T) {
 		"MLM_DISTILL is 0.4, which needs MOMENTUM_DECAY above 0":             {"MLM_DISTILL": "0.4"},
 		"ITC_TRIPLE needs MOMENTUM_DECAY above 0":                            {"ITC_TRIPLE": "true"},
 		"CHECKPOINT_EVERY is -1, want 0 or more":                             {"CHECKPOINT_EVERY": "-1"},
+
 		"CHECKPOINT_KEEP_EVERY is 1500, want 0 or a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay": {"CHECKPOINT_KEEP_EVERY": "1500"},
 		"CHECKPOINT_KEEP_EVERY is -1, want 0 or a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay":   {"CHECKPOINT_KEEP_EVERY": "-1"},
 		"CHECKPOINT_KEEP_EVERY is 5, want 0 or a multiple of CHECKPOINT_EVERY=0: only checkpoints that are written can stay":       {"CHECKPOINT_KEEP_EVERY": "5", "CHECKPOINT_EVERY": "0"},
+
 		"AUGMENT_MIN_SCALE is 2, want 0.01..1": {"AUGMENT_MIN_SCALE": "2"},
 		"AUGMENT_FLIP is -1, want 0..1":        {"AUGMENT_FLIP": "-1"},
 		"AUGMENT_COLOR is 3, want 0..1":        {"AUGMENT_COLOR": "3"},

@@ -226,7 +226,7 @@ func TestDeparturesConcernRecipes(t *testing.T) {
 		if len(cells) != 5 || strings.TrimSpace(cells[0]) == "" || strings.TrimSpace(cells[4]) == "" {
 			t.Fatalf("a departure without a place or without what is done here: %q", row)
 		}
-		for _, name := range strings.Split(cells[1], ", ") {
+		for name := range strings.SplitSeq(cells[1], ", ") {
 			if name != "all" && !slices.Contains(recipe.Names(), name) {
 				t.Errorf("%q concerns %s, which is no recipe", cells[0], name)
 			}
