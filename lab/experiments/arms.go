@@ -291,11 +291,12 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 		if c.regime == nil {
 			candidates = s.sizes.Batch - 1
 		}
-		if a.Judge.Words {
+		switch {
+		case a.Judge.Words:
 			score = s.sameWords()
-		} else if a.Judge != (judge{}) {
+		case a.Judge != (judge{}):
 			score = s.toss(a.Judge.coin(c.asked))
-		} else {
+		default:
 			con, err := s.openCond(ctx, c.path(a.Cond))
 			if err != nil {
 				return t, err
