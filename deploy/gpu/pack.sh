@@ -35,7 +35,7 @@ for package in $packages; do
 done
 go build -ldflags "$flags" -o "$services/bin/pairstream-tensors" ./services/pairstream
 go test -ldflags "$flags" -c -o "$services/bin/pairstream.test" ./services/pairstream
-cp go.mod "$stage/tree/" && cp -r testdata/golden "$stage/tree/testdata/"
+cp go.mod "$stage/tree/" && cp -r testdata/golden testdata/*.safetensors "$stage/tree/testdata/"
 mkdir -p "$stage/tree/internal/content/token" && cp -r internal/content/token/testdata "$stage/tree/internal/content/token/" # the model's tests read SigLIP's words
 for package in $packages; do echo "$package"; done >"$stage/packages"
 
