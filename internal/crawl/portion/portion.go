@@ -29,7 +29,7 @@ const maxCopy = 9
 // options are the names of the options of a share.
 var options = []string{"sample", "seed", "copy"}
 
-// Cut parts the options sample, seed and copy from a path or URL. Other options stay where a URL has them. A file whose name
+// Cut parts the options sample, seed and copy from a path or URL. A URL keeps its other options. A file whose name
 // contains the question mark keeps its name.
 func Cut(path string) (place string, s Share, err error) {
 	place, query, found := strings.Cut(path, "?")
@@ -97,7 +97,8 @@ func (s Share) IsCopy() bool { return s.copy > 0 }
 func New(share, seed string) (s Share, err error) {
 	s.share, err = strconv.ParseFloat(share, 64)
 	if err != nil || !(s.share > 0 && s.share < 1) {
-		return Share{}, fmt.Errorf("option sample is %q, want a share between 0 and 1, such as 0.25; a JSON list of images takes a number as well, such as 1e6", share)
+		return Share{}, fmt.Errorf("option sample is %q, want a share between 0 and 1, such as 0.25; "+
+			"a JSON list of images takes a number as well, such as 1e6", share)
 	}
 	s.seed, err = Seed(seed)
 	return s, err
@@ -113,6 +114,17 @@ func Seed(text string) (uint64, error) {
 		return 0, fmt.Errorf("option seed is %q, want a whole number", text)
 	}
 	return seed, nil
+}
+
+// Set adds the options to those of a URL.
+func (s Share) Set(options url.Values) {
+	if s.share != 0 {
+		options.Set("sample", strconv.FormatFloat(s.share, 'g', -1, 64))
+		options.Set("seed", strconv.FormatUint(s.seed, 10))
+	}
+	if s.copy > 0 {
+		options.Set("copy", strconv.Itoa(s.copy))
+	}
 }
 
 // String returns the options as they stand behind a path, in one form for equal shares. It is empty for all.

@@ -128,16 +128,11 @@ func (l *list) uri() string {
 	if l.sample > 0 {
 		options.Set("sample", strconv.FormatInt(l.sample, 10))
 	}
-	if _, share, ok := strings.Cut(l.share.String(), "sample="); ok {
-		share, _, _ = strings.Cut(share, "&")
-		options.Set("sample", share)
-	}
+	l.share.Set(options)
 	if l.one || options.Has("sample") {
 		options.Set("seed", strconv.FormatUint(l.seed, 10))
 	}
-	if _, number, ok := strings.Cut(l.copied.String(), "copy="); ok {
-		options.Set("copy", number)
-	}
+	l.copied.Set(options)
 	return FileURI(l.file) + "?" + options.Encode()
 }
 

@@ -61,7 +61,7 @@ func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 	if what == nil {
 		return nil
 	}
-	why, err := ln.log.nobodyMakes(ctx, r.f.Topic(), ln.id, makers)
+	why, err := ln.log.whyNoMore(ctx, r.f.Topic(), ln.id, makers)
 	unsure := ln.out.again.unsure()
 	if err == nil && why == "" && unsure != nil { // an unwritten record has no results
 		var through bool
@@ -72,8 +72,8 @@ func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 	switch {
 	case err != nil:
 		return err
-	case why == "" || !ln.nobody:
-		ln.nobody = why != ""
+	case why == "" || !ln.starved:
+		ln.starved = why != ""
 		return nil
 	case unsure != nil:
 		return unsure
@@ -89,9 +89,9 @@ func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 	return Transient(fmt.Errorf("continuing without %s: they will never come, because %s", what, why))
 }
 
-// nobodyMakes explains why no more records will come to a lane of a topic: an operator has skipped records there or in
+// whyNoMore explains why no more records will come to a lane of a topic: an operator has skipped records there or in
 // the makers' inputs, and the makers have processed the rest. It returns "" as long as records may come.
-func (l *Log) nobodyMakes(ctx context.Context, topic schemas.Topic, lane int, makers []Maker) (why string, err error) {
+func (l *Log) whyNoMore(ctx context.Context, topic schemas.Topic, lane int, makers []Maker) (why string, err error) {
 	skips, err := l.Skips(ctx)
 	if err != nil {
 		return "", err

@@ -44,7 +44,7 @@ func TestNobodyMakesWhatWasSkipped(t *testing.T) {
 	makers := []Maker{{"maker", schemas.Scored}}
 	nobody := func() string {
 		t.Helper()
-		why := must.Get(l.nobodyMakes(t.Context(), schemas.Features, 0, makers))(t)
+		why := must.Get(l.whyNoMore(t.Context(), schemas.Features, 0, makers))(t)
 		return why
 	}
 	put(t, l, numbered(schemas.Scored, 0, 0, "0"), numbered(schemas.Scored, 0, 1, "1"), numbered(schemas.Scored, 0, 2, "2"))

@@ -36,7 +36,7 @@ type lane struct {
 	held        bool      // Process was called since the last Flush
 	now         time.Time // when the lane has finished a record, or a wait
 	ended       bool      // at the last check, the awaited input had ended with its final seal
-	nobody      bool      // at the last check, the awaited records could not come any more
+	starved     bool      // at the last check, the awaited records could not come any more
 	pending     pendingCommit
 
 	mu   sync.Mutex

@@ -51,7 +51,7 @@ func (ln *lane) ask(reading, work context.Context, rec Record, why error) error 
 // wait waits for a record, and commits meanwhile. After a while it reports the record that it waits for.
 func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error) {
 	long, checked := time.Now().Add(ln.log.saidAfter), false
-	ln.nobody, ln.ended = false, false
+	ln.starved, ln.ended = false, false
 	err = ln.spell.wait(reading, func(tick context.Context) error {
 		rec, err = r.Next(tick)
 		return err

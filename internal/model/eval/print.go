@@ -55,7 +55,7 @@ func (r *CondReport) Print(w io.Writer) error {
 	case r.Counted:
 		fmt.Fprintf(w, "true are %.1f %% of the hard pairs, counted\n", 100*r.BaseRate)
 	default:
-		fmt.Fprintf(w, "true are, it is assumed, %.1f %% of the hard pairs (--base-rate); nobody knows which\n", 100*r.BaseRate)
+		fmt.Fprintf(w, "true are, it is assumed, %.1f %% of the hard pairs (--base-rate); which of them is unknown\n", 100*r.BaseRate)
 	}
 	if c := r.Calibration; c != nil {
 		fmt.Fprintf(w, "calibrated at a base rate of %.1f %%, so that no probability is above %.2f", 100*c.BaseRate, c.Of(math.Inf(1)))
