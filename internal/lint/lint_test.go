@@ -21,8 +21,12 @@ const adapter = "service"
 // above are the folders that internal knows nothing of, besides the cores.
 var above = []string{"services", "lab"}
 
-// whole is the wing that runs all stages together. It stands above them and below the programs.
-const whole = "internal/run"
+// operate is the wing that stages never import. Its packages in whole run the stages, and stand below the programs alone.
+const operate = "internal/operate"
+
+var whole = []string{
+	operate + "/batches", operate + "/demo", operate + "/negatives", operate + "/pages", operate + "/pipeline", operate + "/rerun",
+}
 
 // cores returns the folders of the stages, without adapters.
 func (r *repository) cores() []string {
@@ -75,8 +79,8 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 			top, _, _ := strings.Cut(local, "/")
 			switch {
-			case top == "services" || below(local, whole):
-				t.Errorf("core imports what runs it: %s", chain)
+			case top == "services" || below(local, operate):
+				t.Errorf("core imports what runs or watches it: %s", chain)
 			case slices.Contains(cores, top) && top != core:
 				t.Errorf("core imports another core: %s", chain)
 			case rest != adapter && local == core+"/"+adapter:
@@ -89,20 +93,26 @@ func TestImportsPointOneWay(t *testing.T) {
 			t.Errorf("%s imports %s: schemas stands below everything else", file, i)
 		}
 	}
-	runsStages := false
+	runsStages := map[string]bool{}
 	for _, dir := range r.dirs("internal") {
 		for i, file := range r.pkgs[dir].imports() {
 			local, ok := r.local(i)
 			top, _, _ := strings.Cut(local, "/")
-			if ok && below(dir, whole) && slices.Contains(cores, top) {
-				runsStages = true
-			} else if ok && (slices.Contains(above, top) || slices.Contains(cores, top)) {
+			switch {
+			case !ok:
+			case slices.Contains(whole, dir) && slices.Contains(cores, top):
+				runsStages[dir] = true
+			case slices.Contains(above, top) || slices.Contains(cores, top):
 				t.Errorf("%s imports %s: internal stands below cores and services", file, i)
+			case slices.Contains(whole, local) && !slices.Contains(whole, dir):
+				t.Errorf("%s imports %s: only what runs the stages does", file, i)
 			}
 		}
 	}
-	if !runsStages {
-		t.Errorf("nothing in %s imports a stage: where is what runs them all?", whole)
+	for _, dir := range whole {
+		if !runsStages[dir] {
+			t.Errorf("%s imports no stage any more: correct the list of what runs them", dir)
+		}
 	}
 }
 
@@ -238,14 +248,14 @@ func TestKafkaClientsStayInTheLog(t *testing.T) {
 // fork server is for tests alone.
 var bindings = []string{"internal/model/torch", "internal/model/torch/testdevice", "internal/model/ranks/nccl", "internal/neighbors/faiss", "internal/neighbors/knn/cpu", "internal/neighbors/filemap", "internal/content/jpeg", "internal/testing/forkserver"}
 
-// programsCarry are the packages with large clients of others' services. Programs, and the commands of internal/run, give
-// them to the packages that use them.
+// programsCarry are the packages with large clients of others' services. Programs, and what runs
+// all stages, give them to the packages that use them.
 var programsCarry = []string{"internal/crawl/shard/cloud", "internal/crawl/producer", "internal/log/tracing/otlp"}
 
 func TestLargeClientsStayInPrograms(t *testing.T) {
 	r := load(t)
 	for _, dir := range r.dirs(append([]string{"internal", "lab/experiments"}, cores...)...) {
-		if below(dir, "internal/testing") || below(dir, whole) || slices.Contains(programsCarry, dir) {
+		if below(dir, "internal/testing") || slices.Contains(whole, dir) || slices.Contains(programsCarry, dir) {
 			continue
 		}
 		for i, chain := range r.reach(dir) {

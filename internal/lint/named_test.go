@@ -17,7 +17,7 @@ func TestRulesNameWhatIsThere(t *testing.T) {
 
 // goneFrom lists what rules name and a repository lacks.
 func goneFrom(r *repository) (gone []string) {
-	named := slices.Concat(cores, above, pure, bindings, programsCarry, []string{whole},
+	named := slices.Concat(cores, above, pure, bindings, programsCarry, whole,
 		[]string{"internal/log/broker", "trainer/bootstrap", "internal/testing", "lab"})
 	for _, wing := range notWings {
 		named = append(named, "internal/"+wing)

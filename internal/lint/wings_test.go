@@ -21,9 +21,8 @@ var wings = []struct {
 	{"crawl", []string{"base", "content", "log", "process"}},
 	{"model", []string{"base", "content", "crawl", "log", "process"}},
 	{"neighbors", []string{"base", "crawl", "log", "model"}},
-	{"operate", []string{"base", "content", "crawl", "log", "neighbors", "process"}},
 	{"demo", []string{"base", "crawl"}},
-	{"run", []string{"base", "content", "crawl", "demo", "log", "model", "neighbors", "operate", "process"}},
+	{"operate", []string{"base", "content", "crawl", "demo", "log", "model", "neighbors", "process"}},
 }
 
 // notWings are the folders of internal that no program imports.

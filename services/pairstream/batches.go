@@ -5,9 +5,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/operate/batches"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
-	"github.com/pairstream/pairstream/internal/run/batches"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 )
 
 func newBatchesCommand() *cobra.Command {

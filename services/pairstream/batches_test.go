@@ -17,7 +17,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
-	"github.com/pairstream/pairstream/internal/run/batches"
+	"github.com/pairstream/pairstream/internal/operate/batches"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )

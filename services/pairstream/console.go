@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/operate/console"
-	"github.com/pairstream/pairstream/internal/run/pages"
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/pages"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 )
 
 func newConsoleCommand() *cobra.Command {

@@ -5,7 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/run/demo"
+	"github.com/pairstream/pairstream/internal/operate/demo"
 )
 
 func newDemoCommand() *cobra.Command {

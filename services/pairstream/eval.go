@@ -18,9 +18,9 @@ import (
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/operate/negatives"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
-	"github.com/pairstream/pairstream/internal/run/negatives"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 

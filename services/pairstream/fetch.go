@@ -20,8 +20,8 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 )
 
 type fetchJob struct {

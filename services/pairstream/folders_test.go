@@ -19,9 +19,9 @@ import (
 
 	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
@@ -129,7 +129,7 @@ func (l *lines) Write(p []byte) (int, error) {
 // elsewhere are flags and settings of folders that the test above cannot try, with who looks after them.
 var elsewhere = map[string]string{
 	"status --data":        "reads run.env",
-	"replay --data":        "run.env and checkpoints of the replay's namespace: internal/run/rerun, TestReplayLeavesItsSettings",
+	"replay --data":        "run.env and checkpoints of the replay's namespace: internal/operate/rerun, TestReplayLeavesItsSettings",
 	"batches --data":       "is read: tombstones of the run",
 	"replay --checkpoints": "TestPlainImagesAfterKills",
 	"CHECKPOINT_DIR":       "trainer/service: only checkpoints of this log are taken and superseded; internal/log/weights: TestFiles",

@@ -16,7 +16,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/forget"
 	"github.com/pairstream/pairstream/internal/crawl/repack"
 	"github.com/pairstream/pairstream/internal/crawl/table"
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/schemas"
 )
 

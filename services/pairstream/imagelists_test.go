@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/crawl/shard"
-	"github.com/pairstream/pairstream/internal/run/batches"
-	"github.com/pairstream/pairstream/internal/run/negatives"
+	"github.com/pairstream/pairstream/internal/operate/batches"
+	"github.com/pairstream/pairstream/internal/operate/negatives"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )

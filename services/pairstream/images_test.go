@@ -8,9 +8,9 @@ import (
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/internal/testing/must"
 
 	trainerservice "github.com/pairstream/pairstream/trainer/service"

@@ -11,9 +11,9 @@ import (
 	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 )
 
 // ingestSettings are those of a front door that runs by itself.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/base/interrupt"
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )

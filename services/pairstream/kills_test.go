@@ -18,7 +18,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/safetensors"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/testing/must"

@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/schemas"
 )
 

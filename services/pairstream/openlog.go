@@ -14,8 +14,8 @@ import (
 
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
-	"github.com/pairstream/pairstream/internal/run/pages"
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/pages"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 )
 
 // logCommand is a command that looks at an existing log.

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/operate/replay"
-	"github.com/pairstream/pairstream/internal/run/rerun"
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/rerun"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 )
 
 func newRunManifestCommand() *cobra.Command {

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/run/pages"
+	"github.com/pairstream/pairstream/internal/operate/pages"
 
 	runs "github.com/pairstream/pairstream/internal/operate/compare"
 	"github.com/pairstream/pairstream/internal/operate/replay"

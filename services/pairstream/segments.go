@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/neighbors/segment"

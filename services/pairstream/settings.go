@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/trainer"
 )
 

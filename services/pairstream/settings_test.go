@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/operate/pages"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
-	"github.com/pairstream/pairstream/internal/run/pages"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -21,11 +21,11 @@ import (
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/operate/gauge"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
 	"github.com/pairstream/pairstream/internal/process/service"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/trainer"
 
 	trainerservice "github.com/pairstream/pairstream/trainer/service"

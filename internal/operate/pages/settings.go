@@ -7,8 +7,8 @@ import (
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/operate/console"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 )
 
 // Settings are the console's settings, and settings of stages whose results it shows. They repeat fields of the stages'

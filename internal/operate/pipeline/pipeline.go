@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pairstream/pairstream/internal/run/rundir"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 
 	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/operate/replay"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 )
 
 // Describe returns the manifest of the run in the log of KAFKA_BROKERS, or in dir. It takes the settings from the file

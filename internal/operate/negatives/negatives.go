@@ -14,9 +14,9 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
+	"github.com/pairstream/pairstream/internal/operate/rerun"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
-	"github.com/pairstream/pairstream/internal/run/rerun"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -24,10 +24,10 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/operate/gauge"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
+	"github.com/pairstream/pairstream/internal/operate/pages"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/service"
-	"github.com/pairstream/pairstream/internal/run/pages"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )

@@ -23,8 +23,8 @@ import (
 	"github.com/pairstream/pairstream/internal/demo/duplicates"
 	"github.com/pairstream/pairstream/internal/demo/models"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/process/config"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/console"
+	"github.com/pairstream/pairstream/internal/operate/pages"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
-	"github.com/pairstream/pairstream/internal/run/pages"
 )
 
 // beside runs a server beside the stages, which do not need it. If the server ends before stop is called, beside logs

@@ -16,11 +16,11 @@ import (
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
+	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/operate/replay"
+	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
-	"github.com/pairstream/pairstream/internal/run/pipeline"
-	"github.com/pairstream/pairstream/internal/run/rundir"
 
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
