@@ -3,6 +3,7 @@ package experiments
 import (
 	"testing"
 
+	"github.com/pairstream/pairstream/lab/experiments/evidence"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -12,14 +13,17 @@ func TestVersionsMeetOnce(t *testing.T) {
 	met := map[[2]uint64]bool{}
 	models := map[uint64]bool{c.Regime.Third.Seed: true}
 	for seed := uint64(1); seed <= 9; seed++ {
-		first, cond := c.Regime.versions(seed)
+		first, cond := evidence.Versions(seed, c.Regime.Versions)
 		met[[2]uint64{first, cond}] = true
 		models[c.Regime.First.version(first).Seed], models[c.Regime.Conds[""].version(cond).Seed] = true, true
+	}
+	if e, err := evidence.Find("x14"); err != nil || e.Versions != c.Regime.Versions {
+		t.Errorf("the page has %d versions, the run %d: %v", e.Versions, c.Regime.Versions, err)
 	}
 	if len(met) != 9 || len(models) != 7 {
 		t.Errorf("nine seeds meet %v of %d models, want nine pairs of seven models", met, len(models))
 	}
-	if first, cond := (&regime{}).versions(5); first != 0 || cond != 0 {
+	if first, cond := evidence.Versions(5, 0); first != 0 || cond != 0 {
 		t.Errorf("without versions a seed has models %d and %d", first, cond)
 	}
 }

@@ -40,7 +40,7 @@ func (c comparison) matching() bool {
 // models fetches the weights from the shelf.
 func (r *regime) models(ctx context.Context, j Job, s *setup, to *course) (err error) {
 	to.regime, to.conds = r, map[string]string{}
-	first, cond := r.versions(j.Seed)
+	first, cond := evidence.Versions(j.Seed, r.Versions)
 	if to.embeds, err = j.Shelf.model(ctx, s.worker, r.First.version(first), s.log); err != nil {
 		return err
 	}
@@ -67,13 +67,6 @@ func (r *regime) models(ctx context.Context, j Job, s *setup, to *course) (err e
 	}
 	to.cond = to.conds[""]
 	return nil
-}
-
-// versions returns which first model and which Con-D serve a seed, in the order of a Latin square.
-func (r *regime) versions(seed uint64) (first, cond uint64) {
-	n := uint64(max(r.Versions, 1))
-	first = seed % n
-	return first, (first + seed/n) % n
 }
 
 // version returns the model of another seed.

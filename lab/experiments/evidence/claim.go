@@ -47,6 +47,11 @@ const (
 	Opposite
 )
 
+// String returns the verdict in a word or two.
+func (o Outcome) String() string {
+	return [...]string{Unknown: "not shown", Undecided: "undecided", Holds: "holds", Opposite: "the opposite"}[o]
+}
+
 // Verdict is what the seeds say about a claim.
 type Verdict struct {
 	Claim      Claim
@@ -67,12 +72,7 @@ func (c Claim) Judge(r *Result) Verdict {
 	var differences []float64
 	var sumMore, sumLess float64
 	for _, run := range r.Runs {
-		more, ok := run.at(c.More)
-		less, ok2 := run.at(c.Less)
-		if c.Less.Arm == "" {
-			less, ok2 = c.Bound, true
-		}
-		if ok && ok2 {
+		if more, less, ok := c.sides(run); ok {
 			differences = append(differences, more-less)
 			sumMore, sumLess = sumMore+more, sumLess+less
 		}
@@ -82,6 +82,16 @@ func (c Claim) Judge(r *Result) Verdict {
 		v.Outcome, v.P = outcome(v.Difference.Low(), v.Difference.High(), 0), v.Difference.p()
 	}
 	return v
+}
+
+// sides returns what a claim compares in a run, and whether the run has both.
+func (c Claim) sides(run Run) (more, less float64, ok bool) {
+	more, ok = run.at(c.More)
+	if c.Less.Arm == "" {
+		return more, c.Bound, ok
+	}
+	less, there := run.at(c.Less)
+	return more, less, ok && there
 }
 
 // outcome says on which side of a bound an interval lies.
@@ -189,7 +199,7 @@ func (v Verdict) String() string {
 		}
 		return "not shown: fewer than two seeds"
 	}
-	said := map[Outcome]string{Holds: "holds", Opposite: "the opposite", Undecided: "undecided"}[v.Outcome]
+	said := v.Outcome.String()
 	if kinds[v.Claim.More.Name] != difference {
 		said += fmt.Sprintf(": %d of %d, a share of %.3f to %.3f", v.Yes, v.Of, v.Low, v.High)
 	} else {

@@ -308,6 +308,34 @@ func TestSourceOfAWorkingTree(t *testing.T) {
 	}
 }
 
+// Each pair of models has its own effect, and intervals over models are those of the models' means.
+func TestEffectsByModels(t *testing.T) {
+	a, b := Point{"a", 1, "m"}, Point{"b", 0, "m"}
+	claims := []Claim{{Text: "a is above b", More: a, Less: b}, {Text: "never measured", More: Point{"c", 0, "m"}, Less: b}, {Text: "a share", More: Point{"a", 0, "right"}}}
+	r := result([]float64{1, 2, 3, 4}, []float64{0, 3, 0, 0}) // of two models each, the seeds 1 to 4 have the pairs 2B, 1B, 2A and 1A
+	for i := range r.Runs {
+		first, cond := Versions(r.Runs[i].Seed, 2)
+		if want := [][2]uint64{{1, 1}, {0, 1}, {1, 0}, {0, 0}}[i]; first != want[0] || cond != want[1] {
+			t.Errorf("seed %d has models %d and %d, want %v", r.Runs[i].Seed, first, cond, want)
+		}
+	}
+	// First models: means (4 - 1)/2 = 1.5 and (3 + 1)/2 = 2. Con-Ds: (4 + 3)/2 = 3.5 and (-1 + 1)/2 = 0.
+	want := [][]string{
+		{"difference", "1A", "1B", "2A", "2B", "above 0", "over first models", "over Con-Ds"},
+		{"a is above b", "+4.00", "-1.00", "+3.00", "+1.00", "3 of 4", "1.75 ± 3.18", "1.75 ± 22.24"},
+	}
+	if got := r.ByModels(claims, 2); !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	half := result([]float64{1, 2}, []float64{0, 3}).ByModels(claims, 2)
+	if got := half[1]; got[1] != "-" || got[2] != "-1.0" || got[5] != "1 of 2" {
+		t.Errorf("half of the pairs are %q", got)
+	}
+	if got := r.ByModels(claims[1:], 2); got != nil {
+		t.Errorf("without measures the table is %q", got)
+	}
+}
+
 // Every primary claim is one of its experiment, and has a date.
 func TestPrimaryClaimsExist(t *testing.T) {
 	for _, p := range Primary() {

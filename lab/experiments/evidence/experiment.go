@@ -19,10 +19,14 @@ type Experiment struct {
 	// Photographs says that the experiment wants photographs from outside.
 	Photographs bool
 	// Timed says that it measures processor time. Its seeds run one after the other, and no two runs are alike.
-	Timed   bool
-	Tables  []Table
-	Figures []Figure
-	Claims  []Claim
+	Timed bool
+	// Versions is how many first models and Con-Ds there are. [Versions] says which serve a seed; 0: all seeds share one of each.
+	Versions int
+	Tables   []Table
+	Figures  []Figure
+	Claims   []Claim
+	// Doubts are what a sceptic would still ask. They do not depend on the result.
+	Doubts []string
 }
 
 // Tuning returns the seeds on which settings are chosen.

@@ -87,7 +87,8 @@ The generator of scenes knows which caption is true of which picture ([internal/
   covers the truth.
 - Holm's correction is for the number of all claims. It is what a reader should believe who picks one claim of many.
 - Primary claims were written into [primary.json](../lab/experiments/evidence/primary.json) before the run, and a test holds results
-  against the file of their revision. All other claims are secondary: they were chosen among many.
+  against the file of their revision. Their own tables correct for all primary claims. All other claims are secondary: they were chosen
+  among many.
 - A claim that does not hold stays on this page. One that could not fail is not on it.
 - Every experiment is one command: ` + "`make experiments ARGS=--only=x1`" + `. It writes [lab/experiments/results](../lab/experiments/results), and
   ` + "`make docs`" + ` makes this page of it.
@@ -142,7 +143,7 @@ func (t *tally) corrected() (n int) {
 		}
 	}
 	for i, p := range evidence.Holm(ps) {
-		if known[i].Outcome == evidence.Holds && p < 0.05 {
+		if known[i].Outcome == evidence.Holds && p < level {
 			n++
 		}
 	}
@@ -172,63 +173,6 @@ func anchor(heading string) string {
 }
 
 func minutes(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) }
-
-// describe returns the section of an experiment.
-func describe(e evidence.Experiment, r *evidence.Result, corrected map[string]float64) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n## %s\n\nRepeats %s. %s\n\nSmaller than in the paper: %s\n", heading(e), e.Repeats, e.Text, e.Small)
-	command := "`make experiments ARGS=--only=" + e.ID + "`"
-	if e.Photographs {
-		command = "`make experiments ARGS=\"--only=" + e.ID + " --photographs DIR\"`"
-	}
-	if r == nil {
-		fmt.Fprintf(&b, "\nThere is no result yet. %s makes it.\n", command)
-		return b.String()
-	}
-	for _, t := range e.Tables {
-		fmt.Fprintf(&b, "\n%s:\n\n", t.Title)
-		for i, line := range t.Cells(r) {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
-			if i == 0 {
-				fmt.Fprintf(&b, "|%s\n", strings.Repeat("---|", len(line)))
-			}
-		}
-	}
-	for _, f := range e.Figures {
-		fmt.Fprintf(&b, "\n![%s](experiments/%s.svg)\n", f.Title, f.Name)
-		if f.Comment != "" {
-			fmt.Fprintf(&b, "\n%s\n", f.Comment)
-		}
-	}
-	fmt.Fprint(&b, "\n| claim | what the seeds say | |\n|---|---|---|\n")
-	for _, c := range e.Claims {
-		rank := "secondary"
-		if p, primary := corrected[e.ID+": "+c.Text]; primary {
-			rank = fmt.Sprintf("primary, p = %.3f by Holm", p)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Text, c.Judge(r), rank)
-	}
-	fmt.Fprintf(&b, "\n%s\n", cost(command, r))
-	return b.String()
-}
-
-// primary returns the p of the primary claims that have a result, corrected for their number.
-func primary(results map[string]*evidence.Result) map[string]float64 {
-	var names []string
-	var ps []float64
-	for _, e := range evidence.All() {
-		for _, c := range e.Claims {
-			if r := results[e.ID]; r != nil && evidence.IsPrimary(evidence.Primary(), e.ID, c.Text) {
-				names, ps = append(names, e.ID+": "+c.Text), append(ps, c.Judge(r).P)
-			}
-		}
-	}
-	out := map[string]float64{}
-	for i, p := range evidence.Holm(ps) {
-		out[names[i]] = p
-	}
-	return out
-}
 
 // cost says what a result took, and where.
 func cost(command string, r *evidence.Result) string {

@@ -168,6 +168,114 @@ func TestFigureOfArms(t *testing.T) {
 	}
 }
 
+// madeUp returns a result of X14 that was never measured: ECM is a point above random mini-batches in each seed, and
+// all else is equal to them.
+func madeUp(seeds uint64) *evidence.Result {
+	r := &evidence.Result{
+		Experiment: "x14", Scale: 1, Source: evidence.Source{Revision: "abc", Clean: true}, Settings: json.RawMessage("{}"),
+		Machine: evidence.Machine{Processor: "Z80", Processors: 1, Device: "cpu", Threads: 1},
+	}
+	for seed := uint64(1); seed <= seeds; seed++ {
+		run := evidence.Run{Seed: seed, Seconds: 60}
+		for _, arm := range []string{"first", "random", "random, four epochs", "grit", "two candidates", "ecm", "eliminate", "coin", "words", "oracle", "smoothed", "mafa"} {
+			for i, name := range []string{"itm_r1", "auc", "misses"} {
+				value := 70 + 10*float64(i) + float64(seed)
+				if arm == "ecm" && name != "misses" {
+					value += 1 + 0.01*float64(seed)
+				}
+				run.Measures = append(run.Measures, evidence.Measure{Arm: arm, Name: name, Value: value})
+			}
+		}
+		run.Measures = append(run.Measures, evidence.Measure{Arm: "words", Name: "recall", Value: 0.31}, evidence.Measure{Arm: "ecm", Name: "recall", Value: 0.82})
+		r.Add(run)
+	}
+	return r
+}
+
+// pageOf writes the document and a README of results.
+func pageOf(t *testing.T, list ...*evidence.Result) (page, readme string) {
+	t.Helper()
+	results, out := t.TempDir(), t.TempDir()
+	for _, r := range list {
+		must.Do(t, r.Write(results))
+	}
+	path := filepath.Join(out, "README.md")
+	must.Do(t, os.WriteFile(path, []byte("<!-- seeds: begin -->\n<!-- seeds: end -->\n<!-- claims: begin -->\n<!-- claims: end -->\n"), 0o644))
+	must.Do(t, write(results, out, path))
+	return string(must.Get(os.ReadFile(filepath.Join(out, "experiments.md")))(t)), string(must.Get(os.ReadFile(path))(t))
+}
+
+// The README's first table is that of X14 as soon as X14 has an interval, and of X2 before.
+func TestFirstTableOfReadme(t *testing.T) {
+	x2 := must.Get(evidence.Read(filepath.Join("..", "results"), "x2"))(t)
+	for name, c := range map[string]struct {
+		results []*evidence.Result
+		want    []string
+	}{
+		"without X14":    {[]*evidence.Result{x2}, []string{"begin -->\nEight seeds, from one converged first model", "| GRIT, M = 480 | 96.6"}},
+		"one seed of it": {[]*evidence.Result{x2, madeUp(1)}, []string{"begin -->\nEight seeds", "| GRIT, M = 480 | 96.6"}},
+		"nine seeds of it": {[]*evidence.Result{x2, madeUp(9)}, []string{
+			"begin -->\nMeans of nine seeds with three converged first models", "--only=x14`",
+			"| mini-batches | R@1 re-ranked, % | more than random | AUC of ITM, % | more than random | missed, % |",
+			"| random | 75.0 ± 2.1 | - | 85.0 ± 2.1 | - | 95.0 ± 2.1 |",
+			// 1.01 to 1.09: 2.306 * 0.0274 / 3 = 0.021.
+			"| GRIT + ECM: connections become positives | 76.1 ± 2.1 | 1.05 ± 0.02 | 86.1 ± 2.1 | 1.05 ± 0.02 | 95.0 ± 2.1 |",
+			"Of 6 claims that were written down before the run, after Holm's correction:\n\n- holds: ECM raises R@1 re-ranked over random mini-batches\n",
+			"- undecided: ECM misses fewer pairs than GRIT\n", "find 31 % of the true pairs among the candidates. Con-D finds 82 %.",
+		}},
+	} {
+		_, readme := pageOf(t, c.results...)
+		for _, want := range c.want {
+			if !strings.Contains(readme, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, readme)
+			}
+		}
+	}
+}
+
+// Primary claims have a table of their own, with the effect of each pair of models, and doubts are listed with and
+// without a result.
+func TestPageOfPrimaryClaims(t *testing.T) {
+	page, _ := pageOf(t, madeUp(9))
+	_, section, _ := strings.Cut(page, "\n## X14")
+	for _, want := range []string{
+		"Primary claims, written down on 2026-11-27, before the run:",
+		"| claim | what the seeds say | p by Holm | after the correction |",
+		"| ECM raises R@1 re-ranked over random mini-batches | holds: difference 1.05 ± 0.02 | 0.000 | holds |",
+		"| ECM misses fewer pairs than GRIT | undecided: difference 0.0 ± 0.0; 999 seeds would not decide | 1.000 | undecided |",
+		"| difference | 1A | 1B | 1C | 2A | 2B | 2C | 3A | 3B | 3C | above 0 | over first models | over Con-Ds |",
+		// Seed 9 has the first model 0 and the Con-D 0, seed 3 the Con-D 1, seed 6 the Con-D 2.
+		"| ECM raises R@1 re-ranked over random mini-batches | +1.09 | +1.03 | +1.06 | +1.07 | +1.01 | +1.04 | +1.05 | +1.08 | +1.02 | 9 of 9 |",
+		"Secondary claims, chosen among many:\n\n| claim | what the seeds say |\n",
+		"| ECM raises the AUC of ITM over a coin of precision 0.5 | holds: difference 1.05 ± 0.02 |\n",
+		"What a sceptic would still ask:\n\n- Nine seeds share three first models",
+	} {
+		if !strings.Contains(section, want) {
+			t.Errorf("no %q in\n%s", want, section)
+		}
+	}
+	page, _ = pageOf(t)
+	if _, section, _ := strings.Cut(page, "\n## X14"); !strings.Contains(section, "There is no result yet") || !strings.Contains(section, "What a sceptic would still ask") {
+		t.Errorf("without a result X14 says\n%s", section)
+	}
+}
+
+// A claim that holds on its own does not after a correction that takes it above the level.
+func TestCorrectionTakesBack(t *testing.T) {
+	for _, c := range []struct {
+		before evidence.Outcome
+		p      float64
+		want   evidence.Outcome
+	}{
+		{evidence.Holds, 0.049, evidence.Holds}, {evidence.Holds, 0.05, evidence.Undecided}, {evidence.Opposite, 0.2, evidence.Undecided},
+		{evidence.Opposite, 0.01, evidence.Opposite}, {evidence.Unknown, 1, evidence.Unknown},
+	} {
+		if got := after(evidence.Verdict{Outcome: c.before}, c.p); got != c.want {
+			t.Errorf("%s with p = %v is %s, want %s", c.before, c.p, got, c.want)
+		}
+	}
+}
+
 // A README without the sections is refused, before anything in it is lost.
 func TestReadmeWithoutSections(t *testing.T) {
 	readme := filepath.Join(t.TempDir(), "README.md")
