@@ -312,17 +312,17 @@ fmt: $(TOOLS)/golangci-lint ## format the sources
 	$(TOOLS)/golangci-lint fmt ./...
 	cd lab && $(TOOLS)/golangci-lint fmt ./...
 
-docs: build build-lab ## write the generated parts of docs/ anew: settings from the env structs, recipes from internal/process/recipe, benchmarks from lab/bench/results.json, experiments from lab/experiments/results
+docs: build build-lab ## write the generated parts of docs/ anew: settings from the env structs, recipes from internal/process/recipe, benchmarks from lab/bench/results.json, experiments from lab/experiments/results; and from the record types asyncapi.yaml and Python's records
 	$(BIN)/pairstream settings --write docs/settings.md
 	$(BIN)/pairstream settings --write-recipes docs/papers.md --write-python clients/python/src/pairstream/torch/recipes.json
 	$(BIN)/lab/bench --write $(BENCH_PAGES)
 	$(BIN)/lab/page
 	$(BIN)/lab/simulate --write docs/scaling.md
+	@go test -count=1 ./schemas -rewrite
 
 check-generated: build ## write everything anew that is made from code, and fail when that changes a file
 	@git diff >$(BIN)/before.diff
 	@$(MAKE) -s docs helm-readme
-	@go test -count=1 ./schemas -rewrite
 	@git diff >$(BIN)/after.diff
 	@cmp -s $(BIN)/before.diff $(BIN)/after.diff || { git diff --stat; echo "what is made from code was not up to date; it is now" >&2; exit 1; }
 

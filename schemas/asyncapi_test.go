@@ -128,7 +128,6 @@ var limits = map[string]node{
 }
 
 func TestAsyncAPI(t *testing.T) {
-	const path = "asyncapi.yaml"
 	d := &document{t: t, comments: readComments(t), types: map[string]node{}, unused: maps.Clone(limits)}
 	var want bytes.Buffer
 	want.WriteString("# Made from the record types by go test ./schemas -run AsyncAPI -rewrite; change those, not this.\n")
@@ -136,20 +135,7 @@ func TestAsyncAPI(t *testing.T) {
 	for key := range d.unused {
 		t.Errorf("limits has %s, which is no key of a record", key)
 	}
-	if *rewrite {
-		must.Do(t, os.WriteFile(path, want.Bytes(), 0o644))
-	}
-	got := must.Get(os.ReadFile(path))(t)
-	if bytes.Equal(got, want.Bytes()) {
-		return
-	}
-	gotLines, wantLines := strings.Split(string(got), "\n"), strings.Split(want.String(), "\n")
-	for i := range min(len(gotLines), len(wantLines)) {
-		if gotLines[i] != wantLines[i] {
-			t.Fatalf("%s:%d says %q, the code %q; write it with go test -rewrite", path, i+1, gotLines[i], wantLines[i])
-		}
-	}
-	t.Fatalf("%s has %d lines, want %d; write it with go test -rewrite", path, len(gotLines), len(wantLines))
+	compareMade(t, "asyncapi.yaml", func(string) string { return want.String() })
 }
 
 // document makes the tree of the document.

@@ -16,7 +16,7 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden bytes, the fuzz seeds and asyncapi.yaml anew; review the difference")
+var rewrite = flag.Bool("rewrite", false, "write the golden bytes, the fuzz seeds, asyncapi.yaml and Python's records anew; review the difference")
 
 // goldenDir holds the bytes of every fixture as major version 1 writes them. A file there is a promise: it decodes to
 // the same record for ever. Another major version gets a folder of its own beside it.

@@ -1,8 +1,11 @@
 """A dataclass for every record on the topics, with numpy views of its columns.
 
 `unmarshal` checks, decodes and validates a value; `marshal` validates and encodes a record into the bytes that the Go
-programs write. Columns are read-only views of the value: whoever keeps a record keeps its value in memory. Copy what
+programs write. Columns are read-only views of the value: a record in memory keeps its whole value there. Copy what
 shall be kept alone.
+
+The limits, and the text, schema and fields of every class, are made from Go's record types by go test ./schemas
+-rewrite: change those. The methods are Python's own.
 """
 
 from __future__ import annotations
@@ -18,16 +21,16 @@ from .errors import InvalidError, RecordError, UnknownSchemaError
 from .ids import image_id, pair_id
 from .wire import MAX_BATCH, MAX_COLUMNS, MAX_MEASURES, MAX_NOUNS, Encoder, Kind, Shape, decode, shape_of
 
-MAX_CAPTION_BYTES = 8 << 10
-MAX_IMAGE_BYTES = 20 << 20
-MAX_URI_BYTES = 2 << 10
+MAX_CAPTION_BYTES = 8_192
+MAX_IMAGE_BYTES = 20_971_520
+MAX_URI_BYTES = 2_048
 MAX_NAME_BYTES = 256
-MAX_DIM = 4096
+MAX_DIM = 4_096
 MAX_COLUMN_NAME = 64
-MAX_COLUMN_TEXT = 1 << 10
-MAX_COLUMNS_BYTES = 8 << 10
-CHUNK_MEMBERS = 1024
-MAX_ASKED = 1000
+MAX_COLUMN_TEXT = 1_024
+MAX_COLUMNS_BYTES = 8_192
+CHUNK_MEMBERS = 1_024
+MAX_ASKED = 1_000
 MAX_NEAR = 64
 
 UNIT_TOLERANCE = 1e-3
@@ -81,10 +84,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupID:
-    """The name of a group: its lane and its number in that lane."""
+    """GroupID names a group: the lane and the group's number in that lane."""
 
-    lane: Int32
-    seq: Int64
+    lane: Int32  # partition.
+    seq: Int64  # 0, 1, 2, ... in the lane.
 
     def __str__(self) -> str:
         return f"{self.lane}/{self.seq}"
@@ -95,14 +98,14 @@ class GroupID:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRef:
-    """Where the encoded bytes of one image are: a range of an object.
-
-    In mini-batches it may be that of a smaller copy. Then copy is the hash of the copy's bytes, as image_id makes it.
+    """ImageRef points at the encoded bytes of one image inside an object of a bucket; the bytes are read with one range
+    request, and their hash is the image's image_id. In groups and mini-batches it may point at a smaller copy instead.
     """
 
-    uri: str
-    offset: Int64 = 0
-    size: Int64
+    uri: str  # Object, e.g. file:///crawl/00000.tar or s3://bucket/00000.tar.
+    offset: Int64 = 0  # First byte of the image in the object.
+    size: Int64  # bytes.
+    # Hash of the bytes of a smaller copy of the image; absent: the bytes are the image's own.
     copy: Id = _optional(b"")
 
     def bytes_id(self, image: bytes) -> bytes:
@@ -122,18 +125,18 @@ class ImageRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pair(Record):
-    """One crawled image and one of its captions. Exactly one of image and inline is set."""
+    """Pair is one crawled image and one of its captions. Exactly one of image and inline is set."""
 
     SCHEMA: ClassVar[str] = "pairstream.pair/1"
 
-    id: Id
-    image_id: Id
-    image: ImageRef | None = _optional(None)
-    inline: Blob = _optional(b"")
-    caption: str
-    source: str = _optional("")
-    crawl_time: Int64 = _optional(0)
-    meta: Columns = _optional(dict)
+    id: Id  # Of image_id and caption.
+    image_id: Id  # Of the encoded image.
+    image: ImageRef | None = _optional(None)  # Where the image is, if it is in a bucket.
+    inline: Blob = _optional(b"")  # Encoded image bytes of a producer that has no bucket.
+    caption: str  # In any language.
+    source: str = _optional("")  # Informative: where the pair was crawled.
+    crawl_time: Int64 = _optional(0)  # Informative: Unix milliseconds.
+    meta: Columns = _optional(dict)  # Further metadata from the crawl; not part of the id.
 
     def validate(self) -> None:
         _caption("caption", self.caption)
@@ -150,13 +153,14 @@ class Pair(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal(Record):
-    """Closes the open group of its lane; final: the crawl ends here."""
+    """Seal closes the open group of its lane. Stages pass it on, so that every lane topic shows where it was."""
 
     SCHEMA: ClassVar[str] = "pairstream.seal/1"
 
-    final: bool = False
-    note: str = _optional("")
-    id: str = _optional("")
+    final: bool = False  # The crawl is finite and ends here: no pair follows in this lane.
+    note: str = _optional("")  # Informative: why, or by whom.
+    id: str = _optional("")  # Of one sealing of all lanes: a seal that repeats one of the lane's latest counts once.
+    # On groups: embeddings since the last group that were left out, as they repeat pairs of earlier groups.
     repeats: Int64 = _optional(0)
 
     def validate(self) -> None:
@@ -167,18 +171,18 @@ class Seal(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Embedding(Record):
-    """A pair with the unit vectors of its image and of its caption."""
+    """Embedding is a pair with its unit vectors v = g_V(image) and t = g_T(caption) (GPN-S section 3.2)."""
 
     SCHEMA: ClassVar[str] = "pairstream.embedding/1"
 
-    id: Id
-    image_id: Id
-    image: ImageRef
-    caption: str
-    v: Float16s
-    t: Float16s
-    similarity: Float32
-    model: str
+    id: Id  # The pair's.
+    image_id: Id  # The pair's.
+    image: ImageRef  # Where the image is; inline bytes have been written to a bucket.
+    caption: str  # The pair's.
+    v: Float16s  # Unit vector of the image.
+    t: Float16s  # Unit vector of the caption, as long as v.
+    similarity: Float32  # V . t of the rounded vectors, in [-1, 1] up to rounding.
+    model: str  # Fingerprint of the encoder's weights.
 
     def validate(self) -> None:
         _caption("caption", self.caption)
@@ -195,15 +199,18 @@ class Embedding(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Record):
-    """Stands in the place of an embedding for a pair whose image cannot be had, or that the crawl does not want."""
+    """Refusal stands in the place of an embedding for a pair whose image cannot be had, or that the crawl does not
+    want. An image depends on the bucket and on its roots, and rules may change, so two owners of a lane may disagree.
+    The first record of a place counts, and none moves another.
+    """
 
     SCHEMA: ClassVar[str] = "pairstream.refusal/1"
 
-    id: Id
-    image_id: Id
-    reason: str
-    rule: str = _optional("")
-    detail: str = _optional("")
+    id: Id  # The pair's.
+    image_id: Id  # The pair's.
+    reason: str  # In a word; where an image cannot be had, the dead letter of the pair has the whole story.
+    rule: str = _optional("")  # Of a pair that is filtered: the rule that it does not meet.
+    detail: str = _optional("")  # Why the rule could not be evaluated; absent: it says no.
 
     def validate(self) -> None:
         _want(any(self.id), "pair id is missing")
@@ -215,10 +222,10 @@ class Refusal(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positive:
-    """An image that shows the same as the anchor's (GPN-S eq. 9)."""
+    """Positive is an image that shows the same as the anchor's (GPN-S eq. 9)."""
 
-    image_id: Id
-    image: ImageRef
+    image_id: Id  # Of the other image.
+    image: ImageRef  # Where it is.
 
     def validate(self) -> None:
         _want(self.image_id != _NO_ID, "image id is missing")
@@ -227,34 +234,39 @@ class Positive:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NeighborChunk(Record):
-    """What the indexer found for consecutive members of a group, as columns."""
+    """NeighborChunk holds the indexer's results for consecutive members of a group, as columns. A member's position is
+    its index among the group's distinct pairs in offset order; every reference to another member is a position.
+    """
 
     SCHEMA: ClassVar[str] = "pairstream.neighbor_chunk/1"
 
-    group: GroupID
-    start: Int32
-    ids: Ids
-    k: Int32
-    v2t: Int32s = _optional(_int32s)
-    k1: Int32
+    group: GroupID  # The members' group.
+    start: Int32  # Position of the first member.
+    ids: Ids  # 16 bytes a member: pair ids.
+    k: Int32  # Columns of v2t.
+    v2t: Int32s = _optional(_int32s)  # Members x k: texts nearest to the image, best first; -1: no such neighbour.
+    k1: Int32  # Columns of se.
+    # Members x k1: semantic-equivalent images (GPN-S eq. 9), best first, padded with -1.
     se: Int32s = _optional(_int32s)
-    cluster: Int32s
-    obj_end: Int32s
-    obj: Int32s = _optional(_int32s)
-    near: Ids = _optional(_ids)
-    near_to: Int32s = _optional(_int32s)
-    near_cosine: Floats32 = _optional(_floats32)
+    cluster: Int32s  # A member's k-means cluster.
+    obj_end: Int32s  # A member's nouns are obj[obj_end[i-1]:obj_end[i]].
+    obj: Int32s = _optional(_int32s)  # obj(v), GPN-S eq. 7, as indices into the manifest's nouns, ascending.
+    near: Ids = _optional(_ids)  # 16 bytes a near-duplicate: its pair id.
+    near_to: Int32s = _optional(_int32s)  # Position of the member whose image it resembles.
+    near_cosine: Floats32 = _optional(_floats32)  # Cosine of the two images' vectors v.
+    # A member's equivalent images of other groups are those from out_end[i-1] to out_end[i]; absent: there are none.
     out_end: Int32s = _optional(_int32s)
-    out_images: Ids = _optional(_ids)
+    out_images: Ids = _optional(_ids)  # 16 bytes an equivalent image of another group, best first: its id.
+    # 4 values an image: number of its object in out_uris, low and high half of the offset in the object, size.
     out_place: Int32s = _optional(_int32s)
-    out_uris: Blob = _optional(b"")
-    out_near: Ids = _optional(_ids)
-    out_near_to: Ids = _optional(_ids)
-    out_near_cosine: Floats32 = _optional(_floats32)
-    copy_uri: str = _optional("")
-    copy_ids: Ids = _optional(_ids)
-    copy_block: Int32s = _optional(_int32s)
-    copy_size: Int32s = _optional(_int32s)
+    out_uris: Blob = _optional(b"")  # URIs of the objects, each with a line feed behind it.
+    out_near: Ids = _optional(_ids)  # 16 bytes a near-duplicate: its pair id.
+    out_near_to: Ids = _optional(_ids)  # 16 bytes a near-duplicate: id of the image that its own resembles.
+    out_near_cosine: Floats32 = _optional(_floats32)  # About the cosine of the two images' vectors v.
+    copy_uri: str = _optional("")  # The tar, e.g. s3://bucket/copies/group/00000.tar; absent: there are no copies.
+    copy_ids: Ids = _optional(_ids)  # 16 bytes a member: hash of the copy's bytes; zeros: the member has no copy.
+    copy_block: Int32s = _optional(_int32s)  # Block of 512 bytes of the tar at which a member's copy begins.
+    copy_size: Int32s = _optional(_int32s)  # Bytes of a member's copy; 0: it has none.
 
     def copy(self, i: int) -> ImageRef | None:
         """Return the reference to the copy of the image of member i, if it has one."""
@@ -350,37 +362,40 @@ class NeighborChunk(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Group(Record):
-    """The manifest that follows a group's last chunk."""
+    """Group is the manifest that follows a group's last chunk."""
 
     SCHEMA: ClassVar[str] = "pairstream.group/1"
 
-    group: GroupID
-    first_seq: Int64
-    end_seq: Int64
-    count: Int32
-    duplicates: Int64
-    repeats: Int64 = _optional(0)
+    group: GroupID  # The group's id.
+    first_seq: Int64  # Place of the group's first embedding in its lane, without repetitions: its seq.
+    end_seq: Int64  # The place after the group's last embedding.
+    count: Int32  # Distinct pairs.
+    duplicates: Int64  # Embeddings in the range that repeat an earlier pair of the group.
+    repeats: Int64 = _optional(0)  # Embeddings in the range that repeat a pair of an earlier group, and were left out.
+    # Embeddings in the range that repeat an image with another caption, where that is looked at; dropped ones are
+    # repeats, too.
     same_image: Int64 = _optional(0)
+    # near-duplicates in the range, where they are looked for: pairs whose image resembles that of a member.
     near: Int64 = _optional(0)
-    left_out: Int64 = _optional(0)
-    chunks: Int32
-    dim: Int32
-    clusters: Int32
-    min_similarity: Float32
-    max_similarity: Float32
-    nouns: list[str] = _optional(list)
-    model: str
-    closed: str
-    final: bool = _optional(False)
-    k: Int32
-    k1: Int32
-    k2: Int32
-    p: Float64
-    min_count: Int32
-    modality: str
-    digest: Digest
-    scope: str = _optional("")
-    asked: list[GroupID] = _optional(list)
+    left_out: Int64 = _optional(0)  # Of these: pairs that are no members for it.
+    chunks: Int32  # Neighbor chunks of the group.
+    dim: Int32  # Values of a vector.
+    clusters: Int32  # k-means clusters: as many as configured, or count when that is fewer.
+    min_similarity: Float32  # Smallest v . t of a pair.
+    max_similarity: Float32  # Largest v . t of a pair.
+    nouns: list[str] = _optional(list)  # S_n, the noun vocabulary, ascending.
+    model: str  # Fingerprint of the encoder's weights.
+    closed: str  # What closed the group.
+    final: bool = _optional(False)  # A final seal closed it: it is the lane's last.
+    k: Int32  # Parameter: nearest texts of an image.
+    k1: Int32  # Parameter: nearest images of an image, of which se is chosen.
+    k2: Int32  # Parameter: nearest images of a text, in which se must lie.
+    p: Float64  # Parameter: obj(v) holds the nouns of more than this share of the k texts.
+    min_count: Int32  # Parameter: a noun occurs more often than this in the group.
+    modality: str  # Which vectors were clustered.
+    digest: Digest  # SHA-256 over the chunks' bytes, in order.
+    scope: str = _optional("")  # Where neighbours were looked for besides the group; absent: nowhere.
+    asked: list[GroupID] = _optional(list)  # The groups that were looked at, in that order.
 
     def validate(self) -> None:
         self.group.validate()
@@ -415,16 +430,17 @@ class Group(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sample:
-    """One pair of a mini-batch."""
+    """Sample is one pair of a mini-batch."""
 
-    id: Id
-    image_id: Id
-    image: ImageRef
-    text: str
-    replaced: bool = False
-    position: Int32
+    id: Id  # The pair's.
+    image_id: Id  # The pair's.
+    image: ImageRef  # Where the image is.
+    text: str  # The text to train on: the caption, or obj(v) when replaced.
+    replaced: bool = False  # GPN-S eq. 8: similarity <= alpha(e).
+    position: Int32  # Of the pair in the group.
+    # One of the anchor's se; absent: use an augmentation of the image itself.
     positive: Positive | None = _optional(None)
-    partners: Int32s = _optional(_int32s)
+    partners: Int32s = _optional(_int32s)  # Samples of this batch that show the same image: known positives.
 
     def validate(self) -> None:
         _caption("text", self.text)
@@ -441,20 +457,23 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch(Record):
-    """One mini-batch of one epoch of a group, in training order."""
+    """Batch is one mini-batch of one epoch of a group, in training order."""
 
     SCHEMA: ClassVar[str] = "pairstream.batch/1"
 
-    group: GroupID
-    epoch: Int32
-    sequence: Int32
-    batches: Int32
-    strategy: str
-    samples: list[Sample]
-    m: Int32
+    group: GroupID  # Whose pairs these are.
+    epoch: Int32  # Of the group: 0, 1, 2, ...
+    sequence: Int32  # Number of the batch in the epoch: 0..batches-1.
+    batches: Int32  # Batches in the epoch.
+    strategy: str  # How its samples were chosen.
+    samples: list[Sample]  # In training order.
+    m: Int32  # Candidates per anchor and direction.
+    # Samples x m: samples with the hardest texts for each image, hardest first; -1: no more candidates.
     i2t: Int32s = _optional(_int32s)
-    t2i: Int32s = _optional(_int32s)
+    t2i: Int32s = _optional(_int32s)  # Samples x m: samples with the hardest images for each text.
+    # The trainer makes its features after the epoch, with the weights current at that time.
     again: bool = _optional(False)
+    # Batches of the lane from this one to its end, known when its last group is; absent: unknown.
     left: Int64 = _optional(0)
 
     def validate(self) -> None:
@@ -486,27 +505,30 @@ class Batch(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
-    """Takes one image of a batch out of training: it could be read when the pair was embedded, and cannot be now."""
+    """Mask takes one image of a batch out of training: it could be read when the pair was embedded, and cannot be now.
+    The sample keeps its row everywhere, so no other row moves. Its pixels are 0, it has no part in any loss, neither as
+    an anchor nor as a candidate, and its row of features still travels.
+    """
 
-    sample: Int32  # its place in the batch
-    positive: bool = _optional(False)  # only the image of its positive: the sample's own image stands in for that
-    reason: str
+    sample: Int32  # Its place in the batch.
+    positive: bool = _optional(False)  # Only the image of its positive: the sample's own image stands in for that.
+    reason: str  # Why, in a word; readers take any.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """An estimate of how much is true of the connections among the hardest candidates, at their base rate."""
+    """Precision estimates the share of true connections among the hardest candidates, at their base rate."""
 
-    above: Float64  # threshold of the probability
-    value: Float64
-    low: Float64  # of its interval
-    high: Float64
-    base: Float64  # share of the candidates that are true
-    confirmed: Float64  # share of the candidates that are connections
-    candidates: Int32
-    negatives: Int32  # hard negatives that Con-D was asked about
-    judged: Int32 = _optional(0)  # connections that people have judged
-    right: Int32 = _optional(0)  # of these: those that they call a match
+    above: Float64  # Threshold of the probability.
+    value: Float64  # Share of the connections that are true.
+    low: Float64  # Lower end of its interval.
+    high: Float64  # Upper end of its interval.
+    base: Float64  # Share of the candidates that are true.
+    confirmed: Float64  # Share of the candidates that are connections.
+    candidates: Int32  # Candidates that Con-D was asked about.
+    negatives: Int32  # Hard negatives that it was asked about.
+    judged: Int32 = _optional(0)  # Connections that people have judged, which count most.
+    right: Int32 = _optional(0)  # Of these: those that they call a match.
 
     def validate(self) -> None:
         for name in ("above", "value", "low", "high", "base", "confirmed"):
@@ -518,11 +540,11 @@ class Precision:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Confirmed:
-    """The candidates of a batch that Con-D confirms, as columns: what people judge while connections are off."""
+    """Confirmed lists the candidates of a batch that Con-D confirms, as columns."""
 
-    image: Int32s  # samples whose image
-    text: Int32s  # and samples whose text Con-D was asked about
-    probability: Floats32
+    image: Int32s  # Sample whose image Con-D was asked about.
+    text: Int32s  # Sample whose text Con-D was asked about.
+    probability: Floats32  # Con-D's probability of a match.
 
     def validate(self, m: int, samples: int) -> None:
         _want(m == 0, f"{m} candidates, and others that the check confirms: want one kind")
@@ -536,16 +558,22 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What the guard of connections has measured. They are off unless the precision's lower end is above `least`.
-
-    Without a precision it is the check of an earlier discriminator, which compared the AUC.
+    """Check holds a lane's measurement by the guard of connections: how precise Con-D is among the hardest candidates.
+    A batch with connections off carries no candidates, so the trainer takes the hardest of all samples. A plan keeps
+    its candidates, with a threshold of 1 that no probability exceeds. A check without precision comes from an earlier
+    discriminator, which compared the auc with COND_MIN_AUC.
     """
 
-    positives: Int32
+    positives: Int32  # Known positives that Con-D was asked about.
+    # Chance that Con-D gives a known positive a higher probability than a hard negative; without a precision, than a
+    # mismatch.
     auc: Float64
+    # Setting COND_MIN_PRECISION: connections are off unless the lower end of the precision is above it; without a
+    # precision, COND_MIN_AUC for the auc.
     least: Float64
-    open: bool = _optional(False)  # too little is known yet; connections are off meanwhile
-    precision: Precision | None = _optional(None)
+    open: bool = _optional(False)  # Too little is known yet; connections are off meanwhile.
+    precision: Precision | None = _optional(None)  # Estimated precision of the connections.
+    # Connections of this batch for people to judge, while connections are off.
     confirmed: Confirmed | None = _optional(None)
 
     @property
@@ -566,19 +594,27 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScoredBatch(Batch):
-    """A batch with Con-D's probability of a match for every candidate (MAFA section 4.1)."""
+    """ScoredBatch is a batch with Con-D's probability of a match for every candidate (MAFA section 4.1)."""
 
     SCHEMA: ClassVar[str] = "pairstream.scored_batch/1"
     RESERVED_KEY: ClassVar[bytes] = b"Batch"
 
-    model: str
-    prob_i2t: Floats32 = _optional(_floats32)
-    prob_t2i: Floats32 = _optional(_floats32)
+    model: str  # Fingerprint of Con-D's weights.
+    prob_i2t: Floats32 = _optional(_floats32)  # Samples x m, beside i2t; 0 where there is no candidate.
+    prob_t2i: Floats32 = _optional(_floats32)  # Samples x m, beside t2i.
+    # Samples that no step may learn from, in their order; their probabilities are 0.
     masked: list[Mask] = _optional(list)
-    ruled_out: Int32 = _optional(0)  # candidates whose probability is 0 because Con-D's own vectors were too far apart
+    # Candidates whose probability is 0 because Con-D's own vectors were too far apart, so that its matching head was
+    # not asked.
+    ruled_out: Int32 = _optional(0)
+    # Seed and augmentation by which Con-D's images were drawn; absent: it saw none or plain ones, or they were not
+    # recorded.
     drawn: str = _optional("")
+    # Measurement of the guard of connections; absent: the guard is off, or an earlier batch found that Con-D can be
+    # trusted.
     check: Check | None = _optional(None)
-    high: Float64 = _optional(0.0)  # threshold of connections, by ECM_HIGH or the guard; 0: the reader's own
+    # Probability above which a candidate is a connection, by ECM_HIGH or the guard; absent: ECM_HIGH of the reader.
+    high: Float64 = _optional(0.0)
 
     def validate(self) -> None:
         Batch.validate(self)
@@ -605,19 +641,23 @@ class ScoredBatch(Batch):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FeatureBlock(Record):
-    """What the training model made of a mini-batch, in training order."""
+    """FeatureBlock holds the training model's features of a mini-batch, in training order. The grouper groups the next
+    epoch by them (GRIT-VLP section 3.2).
+    """
 
     SCHEMA: ClassVar[str] = "pairstream.feature_block/1"
 
-    group: GroupID
-    epoch: Int32
-    sequence: Int32
-    positions: Int32s
-    dim: Int32
-    v: Float16s
-    t: Float16s
-    step: Int64
-    masked: list[Mask] = _optional(list)  # samples that the step did not learn from
+    group: GroupID  # The batch's.
+    epoch: Int32  # The batch's.
+    sequence: Int32  # The batch's.
+    positions: Int32s  # Of the samples in the group, one a row.
+    dim: Int32  # Values of a vector.
+    v: Float16s  # Rows x dim: unit vectors of the images.
+    t: Float16s  # Rows x dim: unit vectors of the texts.
+    step: Int64  # The training step that made them.
+    # Samples that the step did not learn from: those masked in Con-D's record, and those whose images were gone by the
+    # time of the step.
+    masked: list[Mask] = _optional(list)
 
     def validate(self) -> None:
         self.group.validate()
@@ -632,15 +672,15 @@ class FeatureBlock(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Progress(Record):
-    """A report of the trainer or of an evaluation, for people and dashboards."""
+    """Progress is a report of the trainer or of an evaluation, for people and dashboards: nothing is decided by it."""
 
     SCHEMA: ClassVar[str] = "pairstream.progress/1"
 
-    kind: str
-    step: Int64
-    values: dict[str, Float64] = _optional(dict)
-    checkpoint: str = _optional("")
-    time: Int64 = _optional(0)
+    kind: str  # Name of the report.
+    step: Int64  # Training steps done.
+    values: dict[str, Float64] = _optional(dict)  # Losses, learning rate, counts, recalls.
+    checkpoint: str = _optional("")  # File that was written.
+    time: Int64 = _optional(0)  # Informative: Unix milliseconds.
 
     def validate(self) -> None:
         _one_of("kind", self.kind, "step", "eval", "checkpoint")
@@ -655,18 +695,20 @@ class Progress(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Judgement(Record):
-    """What a person says of a connection. The latest judgement of an image and a text counts."""
+    """Judgement is a person's verdict on a connection. The latest judgement of an image and a text counts. Judgements
+    of the random sample enter the guard's estimate of precision, as long as Con-D stays the same.
+    """
 
     SCHEMA: ClassVar[str] = "pairstream.judgement/1"
 
-    group: GroupID
-    image: Id
-    text: Id
-    probability: Float32
-    sample: str
-    verdict: str
-    time: Int64 = _optional(0)
-    model: str = _optional("")  # fingerprint of the Con-D that was judged
+    group: GroupID  # Where both pairs are.
+    image: Id  # The pair whose image was shown.
+    text: Id  # The pair whose caption was shown.
+    probability: Float32  # Con-D's probability of a match.
+    sample: str  # How the connection was chosen.
+    verdict: str  # The person's verdict.
+    time: Int64 = _optional(0)  # Informative: Unix milliseconds.
+    model: str = _optional("")  # Fingerprint of the Con-D that was judged; empty: an earlier console wrote it.
 
     def validate(self) -> None:
         self.group.validate()

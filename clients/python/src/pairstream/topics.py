@@ -1,4 +1,7 @@
-"""The topics, in the order in which a pair travels through them, and the names of headers."""
+"""The topics, in the order in which a pair travels through them, and the names of headers.
+
+go test ./schemas -rewrite writes the topics from Go's catalogue.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ SCORED = "scored"
 FEATURES = "features"
 PROGRESS = "progress"
 DEAD_LETTERS = "dead-letters"
+CONTROL = "control"
 SOURCES = "sources"
 JUDGEMENTS = "judgements"
 FORGOTTEN = "forgotten"

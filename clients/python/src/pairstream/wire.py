@@ -2,7 +2,8 @@
 
 A value is walked once. Every length is checked against the bytes that are there before anything is made of it, every
 value against the type of its field, and columns become numpy views of the value. So decoding allocates no more than a
-small multiple of the input, whatever a record claims. The rules are those of schemas/wellformed.go.
+small multiple of the input, whatever a record claims. The rules are those of schemas/wellformed.go; go test ./schemas
+-rewrite writes the limits, and the types that a field accepts.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import numpy as np
 from .errors import InvalidError, MalformedError
 
 MAX_DEPTH = 16  # nesting of arrays and maps below an unknown key
-MAX_UNKNOWN_VALUES = 1 << 12  # values below unknown keys, in one record
+MAX_UNKNOWN_VALUES = 4_096  # values below unknown keys, in one record
 MAX_OPEN_KEYS = 512  # unknown keys and free keys of the maps that are open at one time
-MAX_VALUE_BYTES = 1 << 30  # of a record
+MAX_VALUE_BYTES = 1_073_741_824  # of a record
 
-MAX_BATCH = 1 << 16  # samples of a mini-batch
-MAX_NOUNS = 1 << 20  # noun vocabulary of a group
+MAX_BATCH = 65_536  # samples of a mini-batch
+MAX_NOUNS = 1_048_576  # noun vocabulary of a group
 MAX_MEASURES = 256  # values of a progress report
 MAX_COLUMNS = 64  # columns of a pair
 
@@ -91,8 +92,8 @@ _ACCEPTS = {
     Kind.BOOL: (Class.BOOL,),
     Kind.INT32: (Class.INT,),
     Kind.INT64: (Class.INT,),
-    Kind.FLOAT32: (Class.FLOAT32, Class.INT),  # some writers shorten whole numbers
-    Kind.FLOAT64: (Class.FLOAT64, Class.FLOAT32, Class.INT),
+    Kind.FLOAT32: (Class.INT, Class.FLOAT32),
+    Kind.FLOAT64: (Class.INT, Class.FLOAT32, Class.FLOAT64),
     Kind.STRING: (Class.STRING,),
     Kind.BYTES: (Class.BYTES,),
     Kind.COLUMN: (Class.BYTES,),
