@@ -1,17 +1,20 @@
 package lint
 
 import (
+	"fmt"
 	"go/ast"
 	"go/build"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -40,13 +43,23 @@ type repository struct {
 	pkgs   map[string]*pkg // by dir
 }
 
+// load returns the repository, which is read once for all tests. A test may add packages and take some away.
 func load(t *testing.T) *repository {
 	t.Helper()
+	r := *must.Get(loaded())(t)
+	r.pkgs = maps.Clone(r.pkgs)
+	return &r
+}
+
+var loaded = sync.OnceValues(func() (*repository, error) {
 	r := &repository{root: "../..", pkgs: map[string]*pkg{}}
-	gomod := must.Get(os.ReadFile(filepath.Join(r.root, "go.mod")))(t)
+	gomod, err := os.ReadFile(filepath.Join(r.root, "go.mod"))
+	if err != nil {
+		return nil, err
+	}
 	line, _, _ := strings.Cut(string(gomod), "\n")
 	r.module = strings.TrimPrefix(line, "module ")
-	must.Do(t, filepath.WalkDir(r.root, func(name string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(r.root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -58,12 +71,12 @@ func load(t *testing.T) *repository {
 			return nil
 		}
 		return r.add(name)
-	}))
-	if r.pkgs["schemas"] == nil {
-		t.Fatalf("no Go files in schemas: is %s the root of the repository?", r.root)
+	})
+	if err == nil && r.pkgs["schemas"] == nil {
+		err = fmt.Errorf("no Go files in schemas: is %s the root of the repository?", r.root)
 	}
-	return r
-}
+	return r, err
+})
 
 func (r *repository) add(name string) error {
 	text, err := os.ReadFile(name)
