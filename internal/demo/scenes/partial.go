@@ -73,9 +73,11 @@ func (t Thing) ofThem(rng *rand.Rand) string {
 // picture. It takes captions that omit things for different ones, even if one is true of the other's picture.
 func SameWords(a, b string) bool { return slices.Equal(telling(a), telling(b)) }
 
+var unpunctuated = strings.NewReplacer(",", " ", ".", " ")
+
 // telling returns the words of a caption for colours, shapes and numbers, sorted.
 func telling(caption string) (words []string) {
-	for w := range strings.FieldsSeq(strings.NewReplacer(",", " ", ".", " ").Replace(strings.ToLower(caption))) {
+	for w := range strings.FieldsSeq(unpunctuated.Replace(strings.ToLower(caption))) {
 		if shape, ok := ShapeOf(w); ok {
 			w = string(shape)
 		} else if !slices.Contains(Colours, Colour(w)) && !IsCount(w) {

@@ -117,7 +117,7 @@ func TestFalseNegatives(t *testing.T) {
 	for _, want := range []float64{0.02, 0.05, 0.16, 0.4} {
 		o := scenes.Defaults()
 		o.Seed, o.Side, o.Captions, o.FalseNegatives = 7, 16, 1, want
-		const batches, n = 50, 96
+		const batches, n = 25, 96
 		hit := 0
 		for b := range batches {
 			var shown [n]scenes.Scene
