@@ -23,7 +23,7 @@ func imageKey(b *schemas.Batch, row int32) keptHalf {
 
 // Hold returns the encodings of a batch's images that are kept, by sample, and which samples they are. Their pixels are
 // not needed with [Input.Held]. It leaves out the images that gone names, so that who loads them hears that they are
-// taken back.
+// forgotten.
 func (k *Kept) Hold(b *schemas.Batch, gone func(schemas.ImageID) bool) (held []model.Encoding, samples []int32) {
 	held = make([]model.Encoding, len(b.Samples))
 	for i := range held {

@@ -36,7 +36,7 @@ var topicTexts = map[Topic]string{
 	Control: "Decisions of operators, and which dead letters were put back. It is compacted: retention does not reach it. " +
 		"Readers of a lane follow the skips in it.",
 	Sources:    "What producers have published of every tar, and where it lies, so that none is published twice. It is compacted.",
-	Forgotten:  "Tombstones: images, pairs and addresses that were taken back. Nothing that they name is trained on or shown any more. It is compacted.",
+	Forgotten:  "Tombstones: images, pairs and addresses to forget. No stage trains on them and no page shows them any more. It is compacted.",
 	Judgements: "What people say of connections, in the console. The guard of connections counts it.",
 	DeadLetters: "Records that a stage could not process: the value and the headers are those of the original, with the headers " +
 		"below besides. The same record may be there twice; topic, lane and offset tell.",

@@ -268,7 +268,7 @@ const (
 	MaskForbidden = "forbidden" // the bucket does not hand the object out, or its roots do not cover it
 	MaskUnusable  = "unusable"  // the bytes are there, but are no image that may be decoded
 	MaskFiltered  = "filtered"  // the pair does not meet a rule of the crawl; of a refusal alone
-	MaskForgotten = "forgotten" // the pair is taken back
+	MaskForgotten = "forgotten" // the pair is forgotten
 	MaskInline    = "inline"    // the image came inline, and there is no folder to put it in; of a refusal alone
 )
 

@@ -56,7 +56,7 @@ type stage struct {
 	guard       *guard
 	kept        *discriminator.Kept // nil: images are augmented
 	bound       *discriminator.Bound
-	gone        func(schemas.ImageID) bool // names the images that are taken back; nil: none is
+	gone        func(schemas.ImageID) bool // names the images that are forgotten; nil: none is
 	asked       *prometheus.CounterVec
 	instruments *service.Instruments
 }
@@ -247,7 +247,7 @@ type keeping struct {
 	bytes  int64
 	model  string
 	level  float64                    // probability from which a candidate is no negative for the trainer
-	gone   func(schemas.ImageID) bool // names the images that are taken back; nil: none is
+	gone   func(schemas.ImageID) bool // names the images that are forgotten; nil: none is
 	asked  *prometheus.CounterVec
 }
 

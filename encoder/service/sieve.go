@@ -21,7 +21,7 @@ type sieve struct {
 	gone     *forget.Set // forgotten pairs; nil: none
 }
 
-// early returns the refusal of a pair that is taken back, or dropped by a rule on its words; else nil.
+// early returns the refusal of a pair that is forgotten, or dropped by a rule on its words; else nil.
 func (s *sieve) early(p *schemas.Pair) *schemas.Refusal {
 	if s.gone.Crawled(p) {
 		return &schemas.Refusal{ID: p.ID, ImageID: p.ImageID, Reason: schemas.MaskForgotten}

@@ -160,7 +160,7 @@ func TestFilterIsCheckedWithTheSettings(t *testing.T) {
 	}
 }
 
-// A pair that is taken back has a refusal in its place and no dead letter, before and after its image is read.
+// A pair that is forgotten has a refusal in its place and no dead letter, before and after its image is read.
 func TestWhatIsTakenBackIsNotEmbedded(t *testing.T) {
 	late := pairOf(2)
 	c := &core{batch: 4, bad: map[schemas.PairID]error{late.ID: shard.ErrForgotten}}

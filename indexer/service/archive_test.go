@@ -28,7 +28,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestSearchersNeedNoLane has two processes answer over the segments of two lanes. A pair that is taken back is not
+// TestSearchersNeedNoLane has two processes answer over the segments of two lanes. A pair that is forgotten is not
 // found.
 func TestSearchersNeedNoLane(t *testing.T) {
 	folder := t.TempDir()
@@ -62,7 +62,7 @@ func TestSearchersNeedNoLane(t *testing.T) {
 			}
 		}
 		if _, body := get(t, addr, embedding(0, "m").ID); strings.Contains(body, taken.ID.String()) {
-			t.Error("what is taken back is found")
+			t.Error("what is forgotten is found")
 		}
 	}
 	stop()

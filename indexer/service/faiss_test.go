@@ -17,7 +17,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestFAISSFindsWhatGroupsHold writes the groups of two lanes for FAISS, twice, with a pair that is taken back. FAISS
+// TestFAISSFindsWhatGroupsHold writes the groups of two lanes for FAISS, twice, with a pair that is forgotten. FAISS
 // finds every other pair by its own vectors, in its group alone.
 func TestFAISSFindsWhatGroupsHold(t *testing.T) {
 	root, folder := t.TempDir(), t.TempDir()
@@ -49,7 +49,7 @@ func TestFAISSFindsWhatGroupsHold(t *testing.T) {
 				best, scores := must.Get2(faiss.Search(strings.Replace(file, "pairs.jsonl", name+".faiss", 1), vector, len(vector), len(ids)))(t)
 				for k, id := range best {
 					if id >= 0 && ids[id] == "" {
-						t.Errorf("%s has a row that is taken back", file)
+						t.Errorf("%s has a row that is forgotten", file)
 					}
 					if id >= 0 && ids[id] == e.ID.String() && scores[k] > 0.97 {
 						found[name+ids[id]] = true
@@ -63,7 +63,7 @@ func TestFAISSFindsWhatGroupsHold(t *testing.T) {
 	}
 }
 
-// pairsOf reads a file of pairs: ids by row, empty where a pair is taken back.
+// pairsOf reads a file of pairs: ids by row, empty where a pair is forgotten.
 func pairsOf(t *testing.T, file string) (ids []string) {
 	t.Helper()
 	raw := must.Get(os.ReadFile(file))(t)

@@ -17,7 +17,7 @@ func newBatchesCommand() *cobra.Command {
 		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
 			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
 			"Parquet files that contain images, as Hugging Face's data sets do, are also accepted: their images go into DIR/images.\n" +
-			"plan.json has the settings and digests. Images that are taken back in the log of KAFKA_BROKERS or --data are left out.\n\n" +
+			"plan.json has the settings and digests. Images that are forgotten in the log of KAFKA_BROKERS or --data are left out.\n\n" +
 			"Another program trains on the plan, so the encoder's features group every epoch. With GRIT_FEATURES=training the features\n" +
 			"of the model in training do (--features), and a run writes one epoch more than it has files of features.\n\n" +
 			"Settings come from the environment. An interrupted run continues when it is started again. The same data, models and\n" +

@@ -57,7 +57,7 @@ func TestForgottenStaysForgotten(t *testing.T) {
 	namespace("second")
 	mustCommand(t, "produce", in("scenes"))
 	if !takesBack("second", gone.ImageID) || takesBack("before", gone.ImageID) {
-		t.Error("a new namespace does not know what is taken back, or an old one does")
+		t.Error("a new namespace does not know what is forgotten, or an old one does")
 	}
 	if _, err := command(t, "forget", "--from", "nowhere"); err == nil || !strings.Contains(err.Error(), `--from is "nowhere", want another namespace of these brokers: ["production" "second"]`) {
 		t.Errorf("from nowhere: error %v", err)
@@ -71,7 +71,7 @@ func TestForgottenStaysForgotten(t *testing.T) {
 	rows := planRows(t, in("plan"), readManifest(t, in("plan")).Files)
 	for _, r := range rows {
 		if strings.Contains(r.Text("uri"), "00000.tar") && slices.ContainsFunc(pairs, func(p *schemas.Pair) bool { return p.ImageID == gone.ImageID && p.ID.String() == r.Text("pair") }) {
-			t.Errorf("the plan has the pair %s, which is taken back", r.Text("pair"))
+			t.Errorf("the plan has the pair %s, which is forgotten", r.Text("pair"))
 		}
 	}
 	if len(rows) == 0 || len(rows) >= len(pairs)/2 {
@@ -83,10 +83,10 @@ func TestForgottenStaysForgotten(t *testing.T) {
 	namespace("production")
 	forgetPair(pairs[len(pairs)-1])
 	if _, err := command(t, "batches", "--out", in("plan"), in("scenes")); err == nil || !strings.Contains(err.Error(), "other tombstones") {
-		t.Errorf("a plan with what is taken back now: error %v", err)
+		t.Errorf("a plan with what is forgotten now: error %v", err)
 	}
 	t.Setenv("KAFKA_BROKERS", "127.0.0.1:1")
-	if _, err := command(t, "batches", "--out", in("other"), in("scenes")); err == nil || !strings.HasPrefix(err.Error(), "reading what is taken back, which a plan leaves out, from KAFKA_BROKERS or --data: ") {
+	if _, err := command(t, "batches", "--out", in("other"), in("scenes")); err == nil || !strings.HasPrefix(err.Error(), "reading the tombstones of images, which a plan leaves out, from KAFKA_BROKERS or --data: ") {
 		t.Errorf("without its log: error %v", err)
 	}
 }

@@ -68,14 +68,14 @@ func newForgetCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&f.urls, "url", "", "file of addresses, one a line; - for standard input")
 	cmd.Flags().StringVar(&f.images, "image-sha256", "", "file of SHA-256 sums of image files, in hexadecimal")
-	cmd.Flags().StringVar(&f.pairs, "pair", "", "file of pair ids: their images are taken back, with all captions")
+	cmd.Flags().StringVar(&f.pairs, "pair", "", "file of pair ids: their images are forgotten, with all captions")
 	cmd.Flags().StringArrayVar(&f.from, "from", nil, "another namespace of these brokers, whose tombstones are to apply in this one; \"\" is the namespace without a name")
-	cmd.Flags().BoolVar(&f.report, "report", false, "list where the log still contains what was taken back")
-	cmd.Flags().BoolVar(&f.eraseCopies, "erase-copies", false, "overwrite the copies of images that were taken back")
+	cmd.Flags().BoolVar(&f.report, "report", false, "list where the log still contains what was forgotten")
+	cmd.Flags().BoolVar(&f.eraseCopies, "erase-copies", false, "overwrite the copies of images that were forgotten")
 	return cmd
 }
 
-// takeOver takes back what is taken back in other namespaces, and all that the log knows to show the same.
+// takeOver forgets the images that other namespaces have forgotten, and all that the log knows to show the same.
 func (f *forgetFlags) takeOver(at logCommand) error {
 	if len(f.from) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func tellOthers(at logCommand) error {
 	return nil
 }
 
-// lookBack erases copies of what was taken back, and reports where that is.
+// lookBack erases copies of what was forgotten, and reports where that is.
 func (f *forgetFlags) lookBack(at logCommand) error {
 	set, err := forget.Open(at.Context(), at.log)
 	if err != nil {
@@ -203,7 +203,7 @@ func readLines(path string, in io.Reader) ([]string, error) {
 func printRemains(out io.Writer, r *forget.Remains) error {
 	fmt.Fprintf(out, "%d tombstones\n", r.Tombstones)
 	if len(r.Records) == 0 {
-		fmt.Fprintln(out, "the log holds nothing that was taken back")
+		fmt.Fprintln(out, "the log holds nothing that was forgotten")
 	}
 	for _, t := range r.Records {
 		fmt.Fprintf(out, "%-12s lane %d: %d records, the last at offset %d of %s: gone when the topic's retention has passed it\n",

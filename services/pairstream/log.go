@@ -64,7 +64,7 @@ func newTopicsCommand() *cobra.Command {
 		}
 		return log.EnsureTopics(ctx)
 	})
-	create.Flags().BoolVar(&alone, "without-tombstones", false, "let a new namespace train on images that are taken back in others")
+	create.Flags().BoolVar(&alone, "without-tombstones", false, "let a new namespace train on images that are forgotten in others")
 	topics.AddCommand(create,
 		do("check", "report what is missing or has a wrong partition count", (*stream.Log).CheckTopics))
 	return topics

@@ -50,7 +50,7 @@ type space struct {
 	doomed string // why the books need not balance, if somebody says so
 	tries  map[string]int
 
-	gone   map[schemas.ImageID]bool                        // images that are taken back
+	gone   map[schemas.ImageID]bool                        // images that are forgotten
 	knows  map[string]map[schemas.ImageID]map[laneOf]int64 // by stage: from which record on it knows of them
 	models []modelFrom                                     // of Con-D
 }
@@ -269,7 +269,7 @@ func (b *books) pairs(sum *tally) {
 	alive, excused := b.embeddings(published, lost, sum)
 	groups := b.groups(alive, excused, sum)
 	b.training(groups, sum)
-	b.takenBack()
+	b.forgottenImages()
 	b.weights()
 	b.scores()
 }

@@ -54,7 +54,7 @@ func (w *world) forget(a action) {
 	}
 }
 
-// noteStart notes what a stage knows when it starts while nobody else of it runs: which images are taken back, and
+// noteStart notes what a stage knows when it starts while nobody else of it runs: which images are forgotten, and
 // Con-D.
 func (w *world) noteStart(stage string) {
 	s := w.here
@@ -76,19 +76,19 @@ func (w *world) noteStart(stage string) {
 	}
 }
 
-// knew reports whether the stage that wrote a record knew that an image is taken back.
+// knew reports whether the stage that wrote a record knew that an image is forgotten.
 func (b *books) knew(topic schemas.Topic, e entryOf, image schemas.ImageID) bool {
 	at := laneOf{topic, b.lane}
 	from, known := b.s.knows[writers[topic]][image]
 	return known && e.offset >= from[at] && len(b.s.old[at]) == 0
 }
 
-// takenBack wants no image that is taken back in what was made by who knew it.
-func (b *books) takenBack() {
+// forgottenImages wants no forgotten image in the records of a stage that knew of it.
+func (b *books) forgottenImages() {
 	samples := make(map[key][]schemas.Sample)
 	for _, e := range b.sequence(schemas.Embeddings) {
 		if r, ok := e.rec.(*schemas.Embedding); ok && b.knew(schemas.Embeddings, e, r.ImageID) {
-			b.problem("pair %s was embedded at offset %d, after its image was taken back", r.ID, e.offset)
+			b.problem("pair %s was embedded at offset %d, after its image was forgotten", r.ID, e.offset)
 		}
 	}
 	for _, e := range b.sequence(schemas.Scored) {
@@ -108,17 +108,17 @@ func (b *books) takenBack() {
 	}
 }
 
-// masked wants a mask for every sample whose image is taken back.
+// masked wants a mask for every sample whose image is forgotten.
 func (b *books) masked(topic schemas.Topic, e entryOf, samples []schemas.Sample, masks []schemas.Mask) {
 	for i := range samples {
 		image := samples[i].ImageID
 		if b.knew(topic, e, image) && !slices.ContainsFunc(masks, func(m schemas.Mask) bool { return m.Sample == int32(i) && !m.Positive }) {
-			b.problem("%s: the record at offset %d has sample %d, whose image %x was taken back, and no mask", topic, e.offset, i, image[:])
+			b.problem("%s: the record at offset %d has sample %d, whose image %x was forgotten, and no mask", topic, e.offset, i, image[:])
 		}
 	}
 }
 
-// eraseCopies erases the copies of what is taken back, and wants none of them that records of the log lead to. Nobody
+// eraseCopies erases the copies of what is forgotten, and wants none of them that records of the log lead to. Nobody
 // looks into a log with another number of lanes.
 func (w *world) eraseCopies(s *space) {
 	if len(s.gone) == 0 || w.here != s {
@@ -147,7 +147,7 @@ func (w *world) eraseCopies(s *space) {
 			}
 			for i := range c.Members() {
 				if ref, copied := c.Copy(i); copied && s.gone[images[c.ID(i)]] && w.holds(ref) {
-					w.fatalf("image %x was taken back, and its copy is in %s at %d", ref.Copy[:], ref.URI, ref.Offset)
+					w.fatalf("image %x was forgotten, and its copy is in %s at %d", ref.Copy[:], ref.URI, ref.Offset)
 				}
 			}
 		}

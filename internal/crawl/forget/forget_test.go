@@ -50,14 +50,14 @@ func TestTombstonesReachAllPairsOfAnImage(t *testing.T) {
 	for name, s := range map[string]*forget.Set{"opened later": after, "refreshed": before} {
 		for _, p := range []*schemas.Pair{dog, dogToo, cat, catToo, cup} {
 			if !s.Image(p.ImageID) || !s.Pair(p.ID) || !s.Crawled(p) {
-				t.Errorf("%s: %q is not taken back", name, p.Caption)
+				t.Errorf("%s: %q is not forgotten", name, p.Caption)
 			}
 		}
 		if s.Crawled(tree) || !s.Image(never) || s.Source("") || s.Source("http://x/cat.jpg") {
-			t.Errorf("%s: what was not asked for is taken back, or the image that was never crawled is not", name)
+			t.Errorf("%s: what was not asked for is forgotten, or the image that was never crawled is not", name)
 		}
 		if again := pairOf("another picture", "of a dog", "http://x/dog.jpg"); !s.Crawled(again) {
-			t.Errorf("%s: what is found at an address that was taken back is not", name)
+			t.Errorf("%s: what is found at an address that was forgotten is not", name)
 		}
 	}
 }

@@ -265,7 +265,7 @@ func TestWhatIsThereStays(t *testing.T) {
 	w.crawl.images[w.ids[4]] = back
 	clear(w.crawl.images)
 	reads := w.crawl.reads
-	for name, tar := range store.objects { // as an eraser does with the copy of an image that is taken back
+	for name, tar := range store.objects { // as an eraser does with the copy of a forgotten image
 		if at, ok := w.chunks[0].Copy(8); ok {
 			clear(tar[at.Offset : at.Offset+at.Size])
 			store.objects[name] = tar
@@ -298,7 +298,7 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
-// TestLostImagesKeepTheirReferences asks for images that are lost, hostile, changed or taken back, and for one that a
+// TestLostImagesKeepTheirReferences asks for images that are lost, hostile, changed or forgotten, and for one that a
 // store never hands out.
 func TestLostImagesKeepTheirReferences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

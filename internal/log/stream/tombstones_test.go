@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// tombstoneKeys returns what is taken back in a log.
+// tombstoneKeys returns what is forgotten in a log.
 func tombstoneKeys(t *testing.T, log *stream.Log) string {
 	t.Helper()
 	return strings.Join(slices.Sorted(maps.Keys(must.Get(log.Tombstones(t.Context()))(t))), " ")

@@ -90,7 +90,7 @@ func (s *Shared) forgotten(ctx context.Context, log *stream.Log, i *service.Inst
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var following sync.WaitGroup
 	following.Go(func() {
-		gone.Run(ctx, func(err error) { i.Log.Warn("what is taken back cannot be read, and is tried again", keyErr, err) })
+		gone.Run(ctx, func(err error) { i.Log.Warn("tombstones cannot be read, and are tried again", keyErr, err) })
 	})
 	s.gone = gone
 	s.closers = append(s.closers, func() error {

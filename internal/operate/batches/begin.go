@@ -185,7 +185,7 @@ func (p *planning) begin(m Manifest) (done bool, err error) {
 		}
 		if path == p.manifest() && len(before.Features) >= len(m.Features) {
 			if before.Forgotten != m.Forgotten {
-				return false, fmt.Errorf("--out=%s holds a plan with other tombstones, and may have what is taken back now: want another folder, or remove this one", p.out)
+				return false, fmt.Errorf("--out=%s holds a plan with other tombstones, and may have images that are forgotten now: want another folder, or remove this one", p.out)
 			}
 			return true, p.whole(before.Files)
 		}

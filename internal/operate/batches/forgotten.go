@@ -44,7 +44,7 @@ func readForgotten(ctx context.Context, environ map[string]string, dir string) (
 		err = errors.Join(err, closeLog())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what is taken back, which a plan leaves out, from KAFKA_BROKERS or --data: %w", err)
+		return nil, fmt.Errorf("reading the tombstones of images, which a plan leaves out, from KAFKA_BROKERS or --data: %w", err)
 	}
 	return notes, nil
 }

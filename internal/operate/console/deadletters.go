@@ -127,7 +127,7 @@ func (s *Server) letter(r *http.Request) (stream.DeadLetter, error) {
 	}
 	letter, err := stream.ParseDeadLetter(rec)
 	if p := pairOf(letter); err == nil && p != nil && s.o.Index.Forgotten(p.ImageID) {
-		return stream.DeadLetter{}, fmt.Errorf("%w: its pair was taken back", index.ErrNotFound)
+		return stream.DeadLetter{}, fmt.Errorf("%w: its pair was forgotten", index.ErrNotFound)
 	}
 	return letter, err
 }

@@ -35,7 +35,7 @@ func TestWhatIsTakenBackIsOnNoPage(t *testing.T) {
 		return count
 	}
 	if n := shown(); n < 5 {
-		t.Fatalf("only %d pages show the caption before it is taken back", n)
+		t.Fatalf("only %d pages show the caption before it is forgotten", n)
 	}
 	image := "/thumbs/" + pair.ID.String() + "?s=s"
 	const photograph = "image/jpeg"
@@ -45,7 +45,7 @@ func TestWhatIsTakenBackIsOnNoPage(t *testing.T) {
 	must.Get(forget.Publish(t.Context(), s.log, []forget.Key{{Kind: forget.Image, ID: pair.ImageID}}, time.Now()))(t)
 	must.Do(t, s.index.Fill(t.Context()))
 	if n := shown(); n != 0 {
-		t.Errorf("%d pages show what was taken back", n)
+		t.Errorf("%d pages show what was forgotten", n)
 	}
 	if _, body, h := s.ask(http.MethodGet, image, nil, nil); h.Get("Content-Type") == photograph || !strings.Contains(body, "<svg") {
 		t.Errorf("its picture is handed out, as %s", h.Get("Content-Type"))

@@ -74,10 +74,10 @@ func record[T schemas.Record](ctx context.Context, c *recordCache, topic schemas
 	return t, nil
 }
 
-// takenBack replaces a text that was taken back.
-const takenBack = "(taken back)"
+// forgotten replaces the text of a forgotten image.
+const forgotten = "(forgotten)"
 
-// without returns a mini-batch without the texts and pictures that were taken back, and any other record unchanged. It
+// without returns a mini-batch without the texts and pictures that were forgotten, and any other record unchanged. It
 // copies, since the cache shares its records.
 func (c *recordCache) without(r schemas.Record) schemas.Record {
 	switch b := r.(type) {
@@ -100,7 +100,7 @@ func (c *recordCache) samples(list []schemas.Sample) []schemas.Sample {
 	list = slices.Clone(list)
 	for i := range list {
 		if c.gone(list[i].ImageID) {
-			list[i].Text, list[i].Image = takenBack, schemas.ImageRef{}
+			list[i].Text, list[i].Image = forgotten, schemas.ImageRef{}
 		}
 	}
 	return list

@@ -25,7 +25,7 @@ func (a Account) Adds() bool {
 	return a.Published == a.Waiting+a.NoPairs+a.Open+a.Closed.Since+a.Closed.Records()
 }
 
-// SetAside returns the number of dead letters: refused pairs, except those that were taken back, and records that are not
+// SetAside returns the number of dead letters: refused pairs, except those that were forgotten, and records that are not
 // pairs.
 func (a Account) SetAside() int64 {
 	return sum(a.Closed.Refused) - a.Closed.Refused[schemas.MaskForgotten] + a.NoPairs + a.Closed.Others

@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	// Tombstones come before any pair, so that the replay never uses a pair that was taken back. It differs where the
+	// Tombstones come before any pair, so that the replay never uses a pair that was forgotten. It differs where the
 	// original has.
 	tombstones, err := o.Original.Tombstones(ctx)
 	if err != nil {

@@ -63,7 +63,7 @@ func run(t *testing.T, m *Manifest, from, to *stream.Log, stages Runner) *Report
 	return r
 }
 
-// TestReplayTakesTombstonesOver replays what has been taken back since, also where the replay's namespace was there
+// TestReplayTakesTombstonesOver replays what has been forgotten since, also where the replay's namespace was there
 // before.
 func TestReplayTakesTombstonesOver(t *testing.T) {
 	broker := logtest.Broker(t)

@@ -114,7 +114,7 @@ func (p *Pair) scan(rows *sql.Rows) error {
 	return nil
 }
 
-// Forgotten reports whether an image is taken back: no page may show it.
+// Forgotten reports whether an image is forgotten: no page may show it.
 func (x *Index) Forgotten(id schemas.ImageID) bool { return x.gone.Image(id) }
 
 // Pair finds a pair by its id.
