@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/operate/console"
 	"github.com/pairstream/pairstream/internal/operate/pages"
 
 	runs "github.com/pairstream/pairstream/internal/operate/compare"
@@ -20,7 +21,7 @@ func newReportCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return pages.WriteReport(at.Context(), at.OutOrStdout(), at.log, s, nil, out)
+		return pages.WriteReport(at.Context(), at.OutOrStdout(), at.log, s, console.Known{}, out)
 	})
 	cmd.Flags().StringVar(&out, "out", "report.html", "file to write")
 	return cmd

@@ -28,6 +28,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/operate/console"
 	"github.com/pairstream/pairstream/internal/operate/gauge"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/operate/pages"
@@ -221,7 +222,7 @@ func (p *planning) make(ctx context.Context, m *Manifest) (err error) {
 		p.empty = pipeline.NothingEncoded(ctx, log)
 		return err
 	}
-	return pages.WriteReport(ctx, p.w, log, p.settings.ForConsole(p.work()), nil, filepath.Join(p.out, "report.html"))
+	return pages.WriteReport(ctx, p.w, log, p.settings.ForConsole(p.work()), console.Known{}, filepath.Join(p.out, "report.html"))
 }
 
 // tellGuard prints why a plan has no connections, or which share of them is true.

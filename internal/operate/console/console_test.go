@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -349,6 +350,48 @@ func TestPagesWithoutKafka(t *testing.T) {
 	}
 	if code, _, _ := s.ask(http.MethodGet, "/groups/0/0/batches/1/2", nil, nil); code != http.StatusServiceUnavailable {
 		t.Errorf("a mini-batch without Kafka: %d", code)
+	}
+}
+
+// A report that knows the truth marks wrong connections. It begins with the result and pictures, each chart has a key,
+// and it ends with commands.
+func TestReportTellsWhatIsKnown(t *testing.T) {
+	s := open(t, small, nil)
+	asked := 0
+	s.options.Known = console.Known{
+		Titles: map[string]string{"": "GRIT & more"}, Result: "GRIT <won>.", Next: []string{"pairstream compare a.json b.json"},
+		Fits: func(image schemas.ImageID, caption string) bool {
+			if image == (schemas.ImageID{}) || caption == "" {
+				t.Errorf("asked about the picture %s and %q", image, caption)
+			}
+			asked++
+			return asked%3 == 0
+		},
+	}
+	var b strings.Builder
+	must.Do(t, console.Report(t.Context(), &b, s.options))
+	page := b.String()
+	wrong := strings.Count(page, `<div class="card wrong">`)
+	if wrong == 0 || wrong != asked-asked/3 || strings.Count(page, `<p class="mark">wrong</p>`) != wrong || strings.Count(page, `<p class="mark">true</p>`) != asked/3 {
+		t.Errorf("%d of %d connections are marked as wrong", wrong, asked)
+	}
+	if want := strconv.Itoa(wrong) + " of these " + strconv.Itoa(asked) + " are wrong"; !strings.Contains(page, want) {
+		t.Errorf("the report does not say %q", want)
+	}
+	order := []string{`<main>`, `<p class="result">GRIT &lt;won&gt;.</p>`, `<img src="data:`, `<div class="facts">`, "<svg", "pairstream compare a.json b.json", "</main>"}
+	for i, want := range order[1:] {
+		if before := strings.Index(page, order[i]); before < 0 || strings.Index(page, want) < before {
+			t.Errorf("%q does not come after %q", want, order[i])
+		}
+	}
+	figures := strings.Count(page, "<figure>")
+	if keys := strings.Count(page, `<p class="legend"><span>`); figures == 0 || keys != figures || !strings.Contains(page, "GRIT &amp; more</span>") {
+		t.Errorf("%d of %d charts have a key", keys, figures)
+	}
+	for head := range strings.SplitSeq(page, "<thead>") {
+		if strings.HasPrefix(head, "<tr><th></th>") || strings.Contains(head, "<th></th>") {
+			t.Errorf("a table's head is empty: %.100s", head)
+		}
 	}
 }
 

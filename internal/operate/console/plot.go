@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/pairstream/pairstream/internal/operate/compare"
 )
@@ -15,6 +17,7 @@ const (
 	plotWide, plotTall = 420.0, 200.0
 	plotLeft, plotDown = 52.0, 24.0
 	plotTop, plotRight = 10.0, 8.0
+	glyph              = 6.6 // width of a digit, at most
 )
 
 // lineColours distinguish runs, on a light and on a dark background.
@@ -24,28 +27,40 @@ var lineColours = []string{"#3b6fe0", "#c77a1b", "#1e8c63", "#c8453c", "#8452d8"
 type plot struct {
 	strings.Builder
 	x0, x1, low, high float64
+	left              float64 // room for the labels of y
 }
 
 func (p *plot) x(v float64) float64 {
-	return plotLeft + (v-p.x0)/(p.x1-p.x0)*(plotWide-plotLeft-plotRight)
+	return p.left + (v-p.x0)/(p.x1-p.x0)*(plotWide-p.left-plotRight)
 }
 
 func (p *plot) y(v float64) float64 {
 	return plotTop + (p.high-v)/(p.high-p.low)*(plotTall-plotTop-plotDown)
 }
 
-// axes begins the drawing, with labelled lines across at some values.
+// axes begins the drawing, with labelled lines across at some values. No label reaches beyond the drawing.
 func (p *plot) axes(title string, across []float64, label func(float64) string) {
+	p.left = plotLeft
+	for _, v := range across {
+		p.left = max(p.left, width(label(v))+8)
+	}
 	fmt.Fprintf(p, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img" font-family="system-ui, sans-serif" font-size="11"><title>%s</title>`,
 		plotWide, plotTall, template.HTMLEscapeString(title))
 	for _, v := range across {
 		fmt.Fprintf(p, `<path d="M%g %.1fH%g" stroke="#8884"/><text x="%g" y="%.1f" text-anchor="end" fill="#888">%s</text>`,
-			plotLeft, p.y(v), plotWide-plotRight, plotLeft-6, p.y(v)+4, label(v))
+			p.left, p.y(v), plotWide-plotRight, p.left-6, p.y(v)+4, label(v))
 	}
 	for _, v := range ticks(p.x0, p.x1, 5) {
-		fmt.Fprintf(p, `<text x="%.1f" y="%g" text-anchor="middle" fill="#888">%s</text>`, p.x(v), plotTall-6, tick(v))
+		x, anchor := p.x(v), "middle"
+		if x+width(tick(v))/2 > plotWide {
+			x, anchor = plotWide, "end"
+		}
+		fmt.Fprintf(p, `<text x="%.1f" y="%g" text-anchor="%s" fill="#888">%s</text>`, x, plotTall-6, anchor, tick(v))
 	}
 }
+
+// width returns how wide a label is at most.
+func width(label string) float64 { return glyph * float64(utf8.RuneCountInString(label)) }
 
 // html ends the drawing.
 func (p *plot) html() template.HTML {
@@ -83,6 +98,19 @@ func curveSVG(c compare.Overlay) template.HTML {
 		fmt.Fprintf(&p, `<path d="%s" fill="none" stroke="%s" stroke-width="1.6" stroke-linejoin="round"/>`, l.String(), lineColours[i%len(lineColours)])
 	}
 	return p.html()
+}
+
+// legend is a run and the colour of its line.
+type legend struct{ Run, Colour string }
+
+// keyOf returns the runs that have a line in a drawing.
+func keyOf(c compare.Overlay) (key []legend) {
+	for i, row := range c.Y {
+		if slices.ContainsFunc(row, func(v *float64) bool { return v != nil }) {
+			key = append(key, legend{c.Runs[i], lineColours[i%len(lineColours)]})
+		}
+	}
+	return key
 }
 
 // bounds returns the bounds of a drawing: those of the values, with a little room.

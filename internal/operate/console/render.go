@@ -56,6 +56,7 @@ var functions = template.FuncMap{
 	"number":  compare.Number,
 	"whole":   func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) },
 	"svg":     curveSVG,
+	"key":     keyOf,
 	"last":    lastNumbers,
 
 	"documentation": func() string { return documentation(version.String()) },

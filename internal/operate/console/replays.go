@@ -189,9 +189,6 @@ type compareView struct {
 	Query  template.URL // of this page, which names the runs
 }
 
-// legend names the line of a run.
-type legend struct{ Run, Colour string }
-
 // WriteComparison writes a comparison into one page, which needs no other file and runs no script.
 func WriteComparison(w io.Writer, c *compare.Comparison, made time.Time) error {
 	pages, err := parsePages()
@@ -202,11 +199,7 @@ func WriteComparison(w io.Writer, c *compare.Comparison, made time.Time) error {
 		compareView
 		Made    time.Time
 		Version string
-		Legend  []legend
-	}{compareView{Runs: c.Runs, Tables: c.Tables, Curves: c.Curves}, made, version.String(), nil}
-	for i, run := range c.Runs {
-		v.Legend = append(v.Legend, legend{run, lineColours[i%len(lineColours)]})
-	}
+	}{compareView{Runs: c.Runs, Tables: c.Tables, Curves: c.Curves}, made, version.String()}
 	return pages["comparison.html"].ExecuteTemplate(w, "comparison", v)
 }
 

@@ -21,10 +21,20 @@ import (
 // reportPictures is how many connections, and how many examples, a report shows.
 const reportPictures = 12
 
+// Known holds facts of a run that its log does not have. The zero value knows nothing.
+type Known struct {
+	Titles map[string]string // of runs, by their namespaces; a run without one has its namespace's name
+	Result string            // a sentence, above everything
+	// Fits reports whether a caption is true of a picture; nil: that is not known.
+	Fits func(image schemas.ImageID, caption string) bool
+	Next []string // commands that show more
+}
+
 // report is the data of the page.
 type report struct {
 	Namespace   string
 	Version     string
+	Known       Known
 	Made        time.Time
 	Facts       [][2]string
 	Curves      []compare.Overlay
@@ -55,6 +65,17 @@ type reportConnection struct {
 	Text, Own   string
 	Probability float64
 	Verdict     string
+	Truth       string // "true", "wrong", or nothing where that is not known
+}
+
+// Wrong returns how many of the connections shown are wrong.
+func (r *report) Wrong() (n int) {
+	for _, c := range r.Connections {
+		if c.Truth == "wrong" {
+			n++
+		}
+	}
+	return n
 }
 
 type reportExample struct {
@@ -71,7 +92,7 @@ func Report(ctx context.Context, w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	r := &report{Namespace: o.Log.Config().Namespace, Version: version.String(), Made: time.Now(), High: o.High}
+	r := &report{Namespace: o.Log.Config().Namespace, Version: version.String(), Made: time.Now(), Known: o.Known, High: o.High}
 	for _, part := range []func(context.Context, *report) error{s.reportFacts, s.reportTraining, s.reportConnections, s.reportExamples} {
 		if err := part(ctx, r); err != nil {
 			return fmt.Errorf("making the report: %w", err)
@@ -112,6 +133,11 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 		return err
 	}
 	r.Curves = curvesOf(runs)
+	for _, c := range r.Curves {
+		for i, name := range c.Runs {
+			c.Runs[i] = s.titleOf(name)
+		}
+	}
 	var rates []float64
 	var first, last time.Time
 	for _, x := range lastEvaluations(runs[0].reports) {
@@ -172,16 +198,29 @@ func (s *Server) compareModels(runs []run) (m models) {
 		if !slices.ContainsFunc(rows, func(x index.Report) bool { _, known := x.Values[t.Name]; return known }) {
 			continue
 		}
-		m.Measures = append(m.Measures, t.Title)
-		for i, x := range rows {
-			cell := "–"
-			if v, known := x.Values[t.Name]; known {
-				cell = fmt.Sprintf("%.1f %%", v)
-			}
-			m.Rows[i].Values = append(m.Rows[i].Values, cell)
-		}
+		m.add(t, rows)
 	}
 	return m
+}
+
+// add adds a column with a measure of the models, unless all of them have reached its end.
+func (m *models) add(t compare.Measure, rows []index.Report) {
+	const most = "100.0 %"
+	var cells []string
+	for _, x := range rows {
+		cell := "–"
+		if v, known := x.Values[t.Name]; known {
+			cell = fmt.Sprintf("%.1f %%", v)
+		}
+		cells = append(cells, cell)
+	}
+	if !slices.ContainsFunc(cells, func(cell string) bool { return cell != most }) {
+		return
+	}
+	m.Measures = append(m.Measures, t.Title)
+	for i := range m.Rows {
+		m.Rows[i].Values = append(m.Rows[i].Values, cells[i])
+	}
 }
 
 // titleOf returns the name of a run in a report.
@@ -190,7 +229,7 @@ func (s *Server) titleOf(run string) string {
 	if run == runName(s.o.Log.Config().Namespace) {
 		namespace = s.o.Log.Config().Namespace
 	}
-	return cmp.Or(s.o.Titles[namespace], run)
+	return cmp.Or(s.o.Known.Titles[namespace], run)
 }
 
 // picture returns the thumbnail of a pair's image as a URL of data, or "" for an image that cannot be read.
@@ -214,7 +253,7 @@ func (s *Server) reportConnections(ctx context.Context, r *report) error {
 		}
 		for _, item := range v.Items {
 			if len(r.Connections) < reportPictures {
-				r.Connections = append(r.Connections, reportConnection{s.picture(ctx, item.Image, thumbSides["s"]), item.Text.Caption, item.Image.Caption, item.Probability, item.Verdict})
+				r.Connections = append(r.Connections, s.reportConnection(ctx, item))
 			}
 		}
 		judged, err := s.o.Index.Judged(ctx, g.ID)
@@ -226,6 +265,21 @@ func (s *Server) reportConnections(ctx context.Context, r *report) error {
 		}
 	}
 	return nil
+}
+
+// reportConnection shows a connection, and whether its caption is true of the picture where that is known.
+func (s *Server) reportConnection(ctx context.Context, item connectionItem) reportConnection {
+	c := reportConnection{
+		Picture: s.picture(ctx, item.Image, thumbSides["s"]), Text: item.Text.Caption, Own: item.Image.Caption,
+		Probability: item.Probability, Verdict: item.Verdict,
+	}
+	if fits := s.o.Known.Fits; fits != nil {
+		c.Truth = "wrong"
+		if fits(item.Image.ImageID, item.Text.Caption) {
+			c.Truth = "true"
+		}
+	}
+	return c
 }
 
 func (s *Server) reportExamples(ctx context.Context, r *report) error {

@@ -42,8 +42,8 @@ type Options struct {
 	Busy func() map[string]time.Duration
 	// Limits bound clients; none: those of every server, and a minute for an upload.
 	Limits service.HTTPLimits
-	// Titles name runs in a report, by their namespaces. A run without a title has its namespace's name.
-	Titles map[string]string
+	// Known is what a report says beside the log's records.
+	Known Known
 	// Embedder is nil where the console has no model.
 	Embedder Embedder
 }

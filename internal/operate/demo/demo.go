@@ -22,6 +22,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/operate/console"
 	"github.com/pairstream/pairstream/internal/operate/gauge"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/operate/pages"
@@ -177,11 +178,14 @@ func (d *demo) conclude(ctx context.Context) error {
 	if err := d.publishEvaluations(ctx); err != nil {
 		return err
 	}
-	titles := map[string]string{}
+	known := console.Known{Titles: map[string]string{}, Result: won(d.arms()) + ".", Next: d.commands()}
 	for _, a := range d.arms() {
-		titles[a.name] = a.title
+		known.Titles[a.name] = a.title
 	}
-	return pages.WriteReport(ctx, io.Discard, d.log, d.settings.ForConsole(d.Dir), titles, d.page())
+	if d.known != nil {
+		known.Fits = d.known.fits
+	}
+	return pages.WriteReport(ctx, io.Discard, d.log, d.settings.ForConsole(d.Dir), known, d.page())
 }
 
 // page returns the path of the report.

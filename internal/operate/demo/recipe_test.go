@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/operate/compare"
 	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/operate/rerun"
 	"github.com/pairstream/pairstream/internal/operate/rundir"
@@ -54,12 +55,34 @@ func TestEveryRecipeIsReplayed(t *testing.T) {
 				left := must.Get(rundir.EnvironOf(rundir.EnvFile(d.Dir, a.name)))(t)
 				sameStages(t, a.title+"'s run.env", left, a.settings)
 			}
+			if name == recipe.Default {
+				runsAreCompared(t, d)
+			}
 			again := rerun.Options{Namespace: "again", Dir: d.Dir, Patience: 10 * time.Minute}
 			report := must.Get(again.Run(t.Context(), m, io.Discard))(t)
 			if err := report.Err(); err != nil || len(report.Results) != 12 {
 				t.Errorf("the replay compares %d lanes of topics: %v", len(report.Results), err)
 			}
 		})
+	}
+}
+
+// runsAreCompared does what the commands say that a demo ends with: the runs have manifests that can be compared.
+func runsAreCompared(t *testing.T, d *demo) {
+	t.Helper()
+	commands := strings.Join(d.commands(), "\n")
+	var list []compare.Run
+	for _, a := range append([]*arm{d.arm}, d.rivals...) {
+		t.Setenv("NAMESPACE", a.name)
+		m := must.Get(rerun.Describe(t.Context(), d.Dir, "", false))(t)
+		list = append(list, m.Run(a.title))
+		if a.name != "" && !strings.Contains(commands, "NAMESPACE="+a.name+" ") {
+			t.Errorf("no command describes %s:\n%s", a.title, commands)
+		}
+	}
+	must.Do(t, os.Unsetenv("NAMESPACE"))
+	if c := must.Get(compare.Of(list))(t); len(c.Runs) != len(d.arms()) || len(c.Curves) == 0 || len(d.commands()) != len(c.Runs)+2 {
+		t.Errorf("%d runs and %d curves are compared by\n%s", len(c.Runs), len(c.Curves), commands)
 	}
 }
 

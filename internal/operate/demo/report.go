@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -135,7 +136,7 @@ func (d *demo) print(c recordCounts, a inspect.Account) {
 	t := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	share := func(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
-	fmt.Fprintln(t)
+	fmt.Fprintf(d.out, "\n%s\n\n", won(d.arms()))
 	row("pairs published", "%d", d.summary.Messages-d.summary.Seals)
 	row("  encoded", "%d", c.embeddings)
 	row("  dead-lettered", "%d%s", c.deadLetters, reasonList(c.reasons))
@@ -170,16 +171,29 @@ func (d *demo) print(c recordCounts, a inspect.Account) {
 	row("time", "%.0f s in all, %.0f s of it streaming", time.Since(d.started).Seconds(), d.streaming.Seconds())
 	t.Flush()
 	d.reportModels()
-	fmt.Fprintf(d.out, "\nto run it again and compare:\n"+
-		"  %[1]s run-manifest --data %[2]s --out run.json\n"+
-		"  %[1]s replay run.json --data %[2]s --namespace again\n", os.Args[0], d.Dir)
+	fmt.Fprintf(d.out, "\nto see the runs side by side, and to run this one again:\n  %s\n", strings.Join(d.commands(), "\n  "))
+}
+
+// commands returns commands that compare all runs on a page, and that repeat the demo's own.
+func (d *demo) commands() (list []string) {
+	var manifests []string
+	for _, a := range append([]*arm{d.arm}, d.rivals...) {
+		manifest, namespace := filepath.Join(d.Dir, cmp.Or(a.name, "run")+".json"), ""
+		if a.name != "" {
+			namespace = "NAMESPACE=" + a.name + " "
+		}
+		list = append(list, fmt.Sprintf("%s%s run-manifest --data %s --out %s", namespace, os.Args[0], d.Dir, manifest))
+		manifests = append(manifests, manifest)
+	}
+	return append(list,
+		fmt.Sprintf("%s compare %s --html %s", os.Args[0], strings.Join(manifests, " "), filepath.Join(d.Dir, "compare.html")),
+		fmt.Sprintf("%s replay %s --data %s --namespace again", os.Args[0], manifests[0], d.Dir))
 }
 
 // reportModels prints the measures of the models of all runs.
 func (d *demo) reportModels() {
 	fmt.Fprintf(d.out, "\nwhat the mini-batches taught, by %d held-out images with %d captions; one start, %d steps each\n",
 		d.before.Images, d.before.Texts, d.steps.count())
-	fmt.Fprintln(d.out, won(d.arms()))
 	r := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(r, "\tfalse negatives, %\tAUC of ITM, %\tfalse alarms, %\tmissed, %\tR@1 by ITC, %\tR@1 re-ranked, %\t")
 	line := func(title, untrue string, x *eval.Report) {
@@ -205,7 +219,7 @@ func won(arms []*arm) string {
 	if random := slices.IndexFunc(arms, func(a *arm) bool { return a.title == randomTitle }); random >= 0 && arms[random] != best {
 		text += fmt.Sprintf(", %.1f above %s", best.report.Match.AUC-arms[random].report.Match.AUC, randomTitle)
 	}
-	return text + ". This is one seed, which cannot tell it from chance; docs/experiments.md compares eight"
+	return text + ". This is one seed, which cannot tell it from chance; docs/experiments.md compares many"
 }
 
 // legend explains the columns of the table.
@@ -215,7 +229,8 @@ func (d *demo) legend() string {
 		negatives = "none of them is true of the picture"
 	}
 	text := "  AUC, false alarms, missed: the matching head on true pairs and on the first model's hardest negatives; " + negatives + "\n" +
-		"  R@1: mean of both directions, by similarity, and with the matching head's order of the 16 most similar\n"
+		"  R@1: mean of both directions, by similarity, and with the matching head's order of the 16 most similar\n" +
+		"  on other processors the figures differ in their last digits\n"
 	if d.truth != nil {
 		text = fmt.Sprintf("  false negatives: hardest negatives that are %s, and that training takes for negatives\n", d.truth.says) + text
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // WriteReport updates the console's index, writes the report and prints its address.
-func WriteReport(ctx context.Context, out io.Writer, log *stream.Log, s Settings, titles map[string]string, path string) error {
-	err := withIndex(ctx, log, s, console.Options{Logger: slog.New(slog.DiscardHandler), Titles: titles}, func(o console.Options) error {
+func WriteReport(ctx context.Context, out io.Writer, log *stream.Log, s Settings, known console.Known, path string) error {
+	err := withIndex(ctx, log, s, console.Options{Logger: slog.New(slog.DiscardHandler), Known: known}, func(o console.Options) error {
 		if err := o.Index.Fill(ctx); err != nil {
 			return err
 		}
