@@ -21,8 +21,10 @@ func newBatchesCommand() *cobra.Command {
 			"Another program trains on the plan, so the encoder's features group every epoch. With GRIT_FEATURES=training the features\n" +
 			"of the model in training do (--features), and a run writes one epoch more than it has files of features.\n\n" +
 			"Settings come from the environment. An interrupted run continues when it is started again. The same data, models and\n" +
-			"settings give the same bytes.",
-		Args: wantArgs(1, anyNumber),
+			"settings give the same bytes.\n\n" +
+			"With --materialize the mini-batches are written once more, images included, as WebDataset tars in the order of training.\n" +
+			"Without data that is all: `pairstream batches --out DIR --materialize TARS` takes a plan that is complete.",
+		Args: wantArgs(0, anyNumber),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Out, "out", "", "folder of the plan")
@@ -33,6 +35,8 @@ func newBatchesCommand() *cobra.Command {
 	f.StringVar(&o.Columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
 	f.StringVar(&o.Log, "data", rundir.DefaultData, "folder of an embedded broker's log, whose tombstones apply if KAFKA_BROKERS is empty")
 	f.StringArrayVar(&o.Features, "features", nil, "Parquet file with the features of the model in training after an epoch; once for each epoch before the last")
+	f.StringVar(&o.Tars, "materialize", "", "folder for WebDataset tars of the mini-batches, which any loader reads, a folder for each epoch")
+	f.IntVar(&o.PerTar, "tar-batches", 1, "full mini-batches in a tar of --materialize")
 	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
 		o.Sources = places(paths)

@@ -258,3 +258,33 @@ func (c VectorColumns) find(schema *parquet.Schema) (vectorLeaves, error) {
 	}
 	return at, nil
 }
+
+// Records calls each with the rows of a Parquet file as values of T, whose fields name columns. The file may have more
+// columns. It ends with the first error of each.
+func Records[T any](ctx context.Context, path string, each func(T) error) error {
+	wanted := parquet.SchemaOf(new(T))
+	var conversion parquet.Conversion
+	find := func(schema *parquet.Schema) (err error) {
+		for _, column := range wanted.Columns() {
+			if _, ok := schema.Lookup(column...); !ok {
+				return fmt.Errorf("reading Parquet: it has no column %q", column[0])
+			}
+		}
+		conversion, err = parquet.Convert(wanted, schema)
+		return err
+	}
+	buf := make([]parquet.Row, 1)
+	return inParquet(path, func(src io.ReaderAt, size int64) error {
+		return parquetRows(ctx, src, size, rowsAtOnce, find, func(values parquet.Row) error {
+			buf[0] = append(buf[0][:0], values...)
+			if _, err := conversion.Convert(buf); err != nil {
+				return fmt.Errorf("reading Parquet: %w", err)
+			}
+			var row T
+			if err := wanted.Reconstruct(&row, buf[0]); err != nil {
+				return fmt.Errorf("reading Parquet: %w", err)
+			}
+			return each(row)
+		})
+	})
+}

@@ -71,10 +71,16 @@ type Options struct {
 	Epochs   int      // 0: EPOCHS
 	Weights  string   // of the encoder and Con-D, if the environment names none
 	Log      string   // folder of an embedded broker's log, whose tombstones apply without KAFKA_BROKERS
+	Tars     string   // folder for the mini-batches as tars with their images; empty: none
+	PerTar   int      // full mini-batches in a tar
 }
 
-// Run writes the plan with the settings of environ, to which it adds defaults.
+// Run writes the plan with the settings of environ, to which it adds defaults. Then it writes the tars. Without sources
+// it writes those of a plan that is complete.
 func Run(ctx context.Context, o Options, environ map[string]string, out io.Writer) error {
+	if err := o.checkTars(); err != nil {
+		return err
+	}
 	if o.Recipe != "" {
 		environ[recipe.Variable] = o.Recipe
 	}
@@ -88,6 +94,11 @@ func Run(ctx context.Context, o Options, environ map[string]string, out io.Write
 	if err != nil {
 		return err
 	}
+	terminal := term.IsTerminal(int(os.Stdout.Fd()))
+	if len(o.Sources) == 0 {
+		return o.tars(ctx, environ, forgotten, out, terminal)
+	}
+	roots := environ["BUCKET_ROOTS"]
 	p, err := newPlanning(o.Sources, o.Out, o.Weights, environ)
 	if err != nil {
 		return err
@@ -96,8 +107,11 @@ func Run(ctx context.Context, o Options, environ map[string]string, out io.Write
 	if err := errors.Join(p.folder().Check(), p.apart(), p.validateLoop(len(o.Features)), p.readFeatures(ctx, o.Features)); err != nil {
 		return err
 	}
-	p.w, p.terminal = out, term.IsTerminal(int(os.Stdout.Fd()))
-	return p.run(ctx)
+	p.w, p.terminal = out, terminal
+	if err := p.run(ctx); err != nil || o.Tars == "" {
+		return err
+	}
+	return o.tars(ctx, map[string]string{"BUCKET_ROOTS": roots}, forgotten, out, terminal)
 }
 
 // planDefaults are used for settings that the environment leaves out. With one lane, all pairs up to GROUP_SIZE form

@@ -187,7 +187,7 @@ func (p *planning) begin(m Manifest) (done bool, err error) {
 			if before.Forgotten != m.Forgotten {
 				return false, fmt.Errorf("--out=%s holds a plan with other tombstones, and may have images that are forgotten now: want another folder, or remove this one", p.out)
 			}
-			return true, p.whole(before.Files)
+			return true, whole(p.out, before.Files)
 		}
 	}
 	if _, err := p.folder().Claim(); err != nil {
@@ -209,14 +209,14 @@ func shownSources(sources []string) []string {
 }
 
 // whole refuses a plan whose files do not have the digests of its manifest.
-func (p *planning) whole(files []plans.File) error {
+func whole(dir string, files []plans.File) error {
 	for _, f := range files {
-		sum, err := weights.Hash(filepath.Join(p.out, f.Name))
+		sum, err := weights.Hash(filepath.Join(dir, f.Name))
 		if err == nil && sum != f.SHA256 {
 			err = fmt.Errorf("%s has the SHA-256 %s, want %s", f.Name, sum, f.SHA256)
 		}
 		if err != nil {
-			return fmt.Errorf("--out=%s holds a plan that was complete, and is not any more: %w; bring the file back, or remove the folder", p.out, err)
+			return fmt.Errorf("--out=%s holds a plan that was complete, and is not any more: %w; bring the file back, or remove the folder", dir, err)
 		}
 	}
 	return nil
