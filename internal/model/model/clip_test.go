@@ -228,7 +228,7 @@ func TestOpenEncoderRefuses(t *testing.T) {
 		"another vocabulary":            {wordless, model.EncoderOptions{VocabPath: merges}, "the vocabulary has"},
 		"CLIP without merges":           {clip, model.EncoderOptions{}, "merges"},
 		"CLIP with merges of something": {clip, model.EncoderOptions{VocabPath: clip}, "merges"},
-		"a script without image size":   {writeScript(t, towersCode), model.EncoderOptions{VocabPath: merges}, "image size 0"},
+		"a script of images of 60":      {writeScript(t, fmt.Sprintf(oneSizeCode, 60*60)), model.EncoderOptions{VocabPath: merges}, "takes images of none of [224 256 "},
 		"a script without words":        {writeScript(t, fmt.Sprintf(towersCode, 6)), model.EncoderOptions{ImageSize: 6}, "needs the file of its words"},
 		"a script with uneven towers":   {writeScript(t, uneven), model.EncoderOptions{VocabPath: merges, ImageSize: 6}, "image vectors of 6 values and text vectors of 4"},
 		"a script with one tower":       {writeScript(t, fmt.Sprintf(oneTower, 6)), model.EncoderOptions{VocabPath: merges, ImageSize: 6}, "encode_text"},

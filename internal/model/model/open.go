@@ -21,7 +21,7 @@ type EncoderOptions struct {
 	// VocabPath is the file of the vocabulary: for CLIP its gzipped merges, for an ALBEF file without a vocabulary a
 	// WordPiece vocabulary, a token a line, and for TorchScript either of these or SigLIP's model of SentencePiece.
 	VocabPath  string
-	ImageSize  int // for TorchScript without its sizes inside
+	ImageSize  int // for TorchScript without its sizes inside; 0: the first usual one that it takes
 	TextTokens int // for such TorchScript; 0: CLIP's 77, SigLIP's 64
 }
 
@@ -73,9 +73,6 @@ func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOpti
 	}
 	if inside != nil {
 		return inside.open(ctx, w, path, o)
-	}
-	if o.ImageSize < 1 {
-		return nil, fmt.Errorf("loading %s: image size %d, want at least 1 for TorchScript", path, o.ImageSize)
 	}
 	words, err := scriptWords(o.VocabPath)
 	if err != nil {

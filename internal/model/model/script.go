@@ -18,7 +18,7 @@ import (
 
 // ScriptOptions describe the inputs of a TorchScript archive's methods.
 type ScriptOptions struct {
-	ImageSize  int // pixels on a side, cropped and normalised as for CLIP
+	ImageSize  int // pixels on a side, cropped and normalised as for CLIP; 0: the first usual size that the program takes
 	TextTokens int // length of the ids, filled up by FillID
 	Words      ScriptWords
 	BatchSize  int // 0: DefaultBatchSize
@@ -45,15 +45,22 @@ func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o Scrip
 	if err != nil {
 		return nil, err
 	}
-	name, err := fingerprint(ctx, w, nil, archive, fmt.Sprintf("%d pixels, %d tokens", o.ImageSize, o.TextTokens), o.Words.Digest())
-	if err != nil {
-		return nil, err
-	}
 	var script *torch.Script
 	if err := w.Do(ctx, func(s *torch.Scope) (err error) {
 		script, err = s.LoadScript(path)
 		return err
 	}); err != nil {
+		return nil, err
+	}
+	if o.ImageSize == 0 {
+		if o.ImageSize, err = usualSize(ctx, w, script); err != nil {
+			script.Free()
+			return nil, fmt.Errorf("loading %s: %w", path, err)
+		}
+	}
+	name, err := fingerprint(ctx, w, nil, archive, fmt.Sprintf("%d pixels, %d tokens", o.ImageSize, o.TextTokens), o.Words.Digest())
+	if err != nil {
+		script.Free()
 		return nil, err
 	}
 	t := towers{
@@ -78,6 +85,28 @@ func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o Scrip
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
 	return e, nil
+}
+
+// usualSizes are the sides of images that published vision towers take.
+var usualSizes = []int{224, 256, 288, 336, 378, 384, 448, 512}
+
+// usualSize returns the first usual size that the program takes.
+func usualSize(ctx context.Context, w *torch.Worker, script *torch.Script) (int, error) {
+	var first error
+	for _, size := range usualSizes {
+		err := w.Do(ctx, func(s *torch.Scope) error {
+			s.NoGrad(func() { s.Call(script, "encode_image", s.Zeros(torch.Float32, 1, 3, int64(size), int64(size))) })
+			return nil
+		})
+		if err == nil || ctx.Err() != nil {
+			return size, ctx.Err()
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return 0, fmt.Errorf("encode_image takes images of none of %v pixels on a side: write image_size into the archive, as export-encoder does (of %d pixels: %w)",
+		usualSizes, usualSizes[0], first)
 }
 
 // fileFingerprint returns an identifier of a file's bytes.

@@ -76,6 +76,20 @@ func TestScriptEncoder(t *testing.T) {
 	checkRows(t, e, 7)
 }
 
+// oneSizeCode takes images of so many pixels alone.
+var oneSizeCode = strings.NewReplacer("return torch.mean(_0, [2])", "return torch.slice(torch.reshape(_0, [-1, %d]), 1, 0, 6)", "0, %d)", "0, 6)").Replace(towersCode)
+
+// A program that takes images of one size alone tells it by what it refuses.
+func TestTheSizeOfAScriptsImagesIsFound(t *testing.T) {
+	for _, size := range []int{224, 256, 448} {
+		e := must.Get(model.OpenEncoder(t.Context(), worker(t), writeScript(t, fmt.Sprintf(oneSizeCode, size*size)), model.EncoderOptions{VocabPath: mergesPath(t), BatchSize: 3}))(t)
+		if e.ImageSize() != size || e.Dim() != 6 {
+			t.Errorf("images of %d pixels and %d values, want %d and 6", e.ImageSize(), e.Dim(), size)
+		}
+		e.Free()
+	}
+}
+
 // A TorchScript archive beside a WordPiece vocabulary reads the ids of its own words, padded with zeros.
 func TestScriptEncoderWithWordPiece(t *testing.T) {
 	vocab := func(words string) string {
