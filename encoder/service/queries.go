@@ -15,8 +15,9 @@ var ErrNoModel = errors.New("the encoder has no model now: it is loading, or has
 // Queries embeds single captions and images with the model of an encoder that runs in the same process. It is safe for
 // concurrent use. Queries are answered one at a time, so the encoder waits for one of them at most between two batches.
 type Queries struct {
-	turn  chan struct{} // holds one token, which its owner takes out
-	model *model.Encoder
+	turn   chan struct{} // holds one token, which its owner takes out
+	model  *model.Encoder
+	decode Decoding // of images
 }
 
 // NewQueries has no model until [RunWithQueries] lends it one.
@@ -27,9 +28,9 @@ func NewQueries() *Queries {
 }
 
 // lend gives queries a model. It takes the last one away with nil, after the query in hand.
-func (q *Queries) lend(m *model.Encoder) {
+func (q *Queries) lend(m *model.Encoder, d Decoding) {
 	<-q.turn
-	q.model = m
+	q.model, q.decode = m, d
 	q.turn <- struct{}{}
 }
 
@@ -42,7 +43,7 @@ func (q *Queries) EmbedText(ctx context.Context, caption string) ([]float32, err
 // [imaging.Decode]'s limits.
 func (q *Queries) EmbedImage(ctx context.Context, encoded []byte) ([]float32, error) {
 	return q.embed(ctx, func(m *model.Encoder) ([]float32, error) {
-		im, _, err := imaging.DecodeReduced(encoded, imaging.ForModel(m.ImageSize())) // as [shard.Images.ForModel] has it
+		im, _, err := imaging.DecodeReduced(encoded, q.decode.want(m.ImageSize()))
 		if err != nil {
 			return nil, err
 		}

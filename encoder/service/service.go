@@ -6,8 +6,6 @@ import (
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/base/invalid"
-	"github.com/pairstream/pairstream/internal/content/imaging"
-	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/filter"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -52,22 +50,23 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	}
 	load := func(ctx context.Context, path string) (*model.Encoder, *encoder.Encoder, error) {
 		m, err := model.OpenEncoder(ctx, worker, path, model.EncoderOptions{
-			BatchSize: s.Core.BatchSize, VocabPath: s.Vocab, ImageSize: s.ImageSize,
+			BatchSize: s.Core.BatchSize, VocabPath: s.Vocab,
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		core, err := encoder.New(m, &images{cache: cache.ForModel(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options{BatchSize: s.Core.BatchSize, Workers: dataset.Readers()})
+		core, err := newCore(m, m.Preprocessing(), cache, s.Decode, s.Core.BatchSize)
 		if err != nil {
 			m.Free()
 		}
 		return m, core, err
 	}
+	lend := func(m *model.Encoder) { q.lend(m, s.Decode) }
 	config := tools.Log.Config()
 	spool := s.spool(config.Namespace, config.Lanes)
 	like, next := stage{sieve: rules, instruments: tools.Instruments}, spans{size: s.GroupSize, filter: s.Filter}
 	if s.Checkpoint == weights.Setting {
-		m := &models{log: tools.Log, dir: s.Checkpoints, load: load, lend: q.lend, loaded: make(map[string]*loaded)}
+		m := &models{log: tools.Log, dir: s.Checkpoints, load: load, lend: lend, loaded: make(map[string]*loaded)}
 		defer m.free()
 		next.weights = m
 		return run(ctx, tools, newStages(like, spool, next))
@@ -77,8 +76,8 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 		return fmt.Errorf("ENCODER_CHECKPOINT is %q: %w", s.Checkpoint, err)
 	}
 	defer m.Free()
-	q.lend(m)
-	defer q.lend(nil)
+	lend(m)
+	defer lend(nil)
 	like.core = core
 	return run(ctx, tools, newStages(like, spool, next))
 }
@@ -92,28 +91,6 @@ func run(ctx context.Context, tools device.Tools, factory stream.Factory) error 
 	})
 }
 
-// images gives the core the pixels of a pair by reference.
-type images struct {
-	cache *shard.Images
-	pre   imaging.Preprocess
-}
-
-// Load implements [encoder.Images]. An image whose size is not wanted is not embedded.
-func (i *images) Load(ctx context.Context, p *schemas.Pair, wanted encoder.Wanted, dst []byte) (encoder.Loaded, error) {
-	im, how, err := i.cache.GetReduced(ctx, *p.Image, p.ImageID)
-	switch {
-	case shard.Permanent(err):
-		return encoder.Loaded{}, fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
-	case err != nil:
-		return encoder.Loaded{}, err
-	}
-	if err := wanted(p, how.Width, how.Height); err != nil {
-		return encoder.Loaded{}, err
-	}
-	i.pre.Bytes(dst, im)
-	return encoder.Loaded{Ref: *p.Image, Width: how.Width, Height: how.Height}, nil
-}
-
 // Settings are those of the encoder.
 type Settings struct {
 	Bucket     device.Bucket
@@ -122,11 +99,11 @@ type Settings struct {
 	Checkpoints string `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
 	GroupSize   int    `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
 
-	Vocab      string `env:"ENCODER_VOCAB" desc:"file of the words, for weights without them inside: CLIP's gzipped byte-pair merges for CLIP, a WordPiece vocabulary, a token a line, for ALBEF; any of them, or SigLIP's spiece.model, for TorchScript"`
-	ImageSize  int    `env:"ENCODER_IMAGE_SIZE" envDefault:"0" desc:"pixels on a side, for TorchScript without its sizes inside"`
-	SpoolDir   string `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
-	SpoolBytes int64  `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`
-	Filter     string `env:"FILTER" desc:"pairs to keep, by rules in CEL: size: width >= 200 && aspect < 3.0; safe: meta.punsafe < 0.1 (docs/curation.md); a change holds from the next GROUP_SIZE embeddings of a lane, or a seal; empty: all"`
+	Vocab      string   `env:"ENCODER_VOCAB" desc:"file of the words, for weights without them inside: CLIP's gzipped byte-pair merges for CLIP, a WordPiece vocabulary, a token a line, for ALBEF; any of them, or SigLIP's spiece.model, for TorchScript"`
+	Decode     Decoding `env:"DECODE" envDefault:"scaled" desc:"how the encoder reduces a JPEG that is larger than the model's input: scaled, by its decoder, to 1/2, 1/4 or 1/8, in less time; exact: to twice the input or more, then by averages, as Con-D and the trainer see it. Embeddings name the way beside the weights, so a change begins a new group"`
+	SpoolDir   string   `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
+	SpoolBytes int64    `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`
+	Filter     string   `env:"FILTER" desc:"pairs to keep, by rules in CEL: size: width >= 200 && aspect < 3.0; safe: meta.punsafe < 0.1 (docs/curation.md); a change holds from the next GROUP_SIZE embeddings of a lane, or a seal; empty: all"`
 	// Where FILTER's lang is told from.
 	LanguageModels string `env:"LANGUAGE_MODELS" desc:"file of the models that tell the language of a caption, for rules of FILTER that speak of lang; empty: languages.zip beside the program"`
 	Core           encoder.Options
@@ -136,6 +113,7 @@ type Settings struct {
 func (s Settings) Validate() error {
 	var l invalid.List
 	l.Refuse(s.Checkpoint == "", "ENCODER_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
+	l.Want(s.Decode == DecodeExact || s.Decode == DecodeScaled, "DECODE is %q, want exact or scaled", s.Decode)
 	l.Refuse(s.GroupSize < 1, "GROUP_SIZE is %d, want at least 1", s.GroupSize)
 	l.Refuse(s.SpoolBytes < 0, "SPOOL_MAX_BYTES is %d, want 0 or more", s.SpoolBytes)
 	if _, err := filter.Parse(s.Filter); err != nil {

@@ -132,7 +132,7 @@ func TestSizesAreThoseOfTheImage(t *testing.T) {
 	p := pairOf(1)
 	p.Image, p.ImageID = &schemas.ImageRef{URI: shard.FileURI(path), Size: int64(encoded.Len())}, schemas.NewImageID(encoded.Bytes())
 	pre := imaging.Preprocess{Size: 32}
-	i := &images{cache: cache.ForModel(32), pre: pre}
+	i := &images{cache: cache.Reduced(imaging.ForModel(32)), pre: pre}
 	for range 2 { // from the bucket, and from the cache
 		got, err := i.Load(t.Context(), p, s.judgeSize, make([]byte, pre.Values()))
 		if err != nil || got.Width != 600 || got.Height != 200 {

@@ -47,7 +47,8 @@ func (b *books) weights() {
 			models[r.ID] = make(map[string]bool)
 		}
 		models[r.ID][r.Model] = true
-		if r.Model == b.w.site.prints[b.w.site.weights] || r.Model == b.w.site.prints[b.w.site.others] {
+		model := weightsOf(r.Model)
+		if model == b.w.site.prints[b.w.site.weights] || model == b.w.site.prints[b.w.site.others] {
 			continue
 		}
 		chosen := ""
@@ -56,8 +57,8 @@ func (b *books) weights() {
 				chosen = c.Fingerprint
 			}
 		}
-		if r.Model != chosen {
-			b.problem("the embedding of seq %d has the weights %s, its lane has chosen %q", e.seq, r.Model, chosen)
+		if model != chosen {
+			b.problem("the embedding of seq %d has the weights %s, its lane has chosen %q", e.seq, model, chosen)
 		}
 	}
 	common := make(map[int64]map[string]int)

@@ -37,7 +37,7 @@ type ImagesStats struct {
 // Images reads and decodes images and keeps the latest used. Images that it returns are shared and must not be
 // changed. An image that several ask for at the same time is read once.
 //
-// Models of other input sizes take views of it ([Images.ForInput], [Images.ForModel]). Views share one
+// Models of other input sizes take views of it ([Images.ForInput], [Images.Reduced]). Views share one
 // cache. An image is decoded again only where two sizes reduce it by other factors.
 type Images struct {
 	*cache
@@ -47,8 +47,8 @@ type Images struct {
 // ForInput returns a view for a model whose input has side pixels. Images keep twice that, which leaves room for crops.
 func (c *Images) ForInput(side int) *Images { return &Images{c.cache, imaging.Want{MinSide: 2 * side}} }
 
-// ForModel returns a view for a model that looks at whole images. A JPEG is decoded to no less than side pixels.
-func (c *Images) ForModel(side int) *Images { return &Images{c.cache, imaging.ForModel(side)} }
+// Reduced returns a view whose images are as small as want lets them become.
+func (c *Images) Reduced(want imaging.Want) *Images { return &Images{c.cache, want} }
 
 // cache is shared by the views.
 type cache struct {
