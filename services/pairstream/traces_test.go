@@ -66,6 +66,12 @@ func followed(t *testing.T, spans []otlptest.Span) int {
 		if s.Parent != "" && byID[s.Parent].Trace != s.Trace {
 			t.Errorf("%s has a parent that is not there", s.Name)
 		}
+		if s.Facts["pairstream.lane"] != "0" || !strings.HasPrefix(s.Service, "pairstream-") {
+			t.Errorf("%s is of service %q and has %v, want lane 0", s.Name, s.Service, s.Facts)
+		}
+		if s.Facts["pairstream.pair"] == "" && (s.Facts["pairstream.group"] == "" || s.Facts["pairstream.epoch"] != "0") {
+			t.Errorf("%s has %v, want a pair, or a group and an epoch", s.Name, s.Facts)
+		}
 		switch s.Name {
 		case "publish":
 			pairs++
@@ -81,6 +87,9 @@ func followed(t *testing.T, spans []otlptest.Span) int {
 			}
 		case "trainer step":
 			steps++
+			if s.Facts["pairstream.epoch"] != "0" || s.Facts["pairstream.step"] == "" {
+				t.Errorf("a step has %v, want its epoch and number", s.Facts)
+			}
 			if len(s.Links) != 1 || names[s.Links[0]]["grouper work"].Name == "" {
 				t.Errorf("a step links to %v, want its mini-batch", s.Links)
 			}

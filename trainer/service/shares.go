@@ -130,7 +130,7 @@ func timed(ctx context.Context, tracer *tracing.Tracer, about []tracing.Subject,
 	}
 	from, phases := time.Now(), new(timing.Collector)
 	return timing.With(ctx, phases), func() {
-		tracer.Record(about, tracing.Span{Name: Name + " " + name, From: from, To: time.Now(), Within: phases.List()})
+		tracer.Record(about, tracing.Span{Stage: Name, Name: Name + " " + name, From: from, To: time.Now(), Within: phases.List(), Lane: -1})
 	}
 }
 
@@ -154,7 +154,7 @@ func (l *loop) makeStep(ctx context.Context, w work) (*trainer.Result, error) {
 	end()
 	worked()
 	if err == nil && result.Updated {
-		t.tracer.Record(tracing.Step(t.open, result.Step), tracing.Span{Name: Name + " step", From: t.between, To: time.Now(), Root: true})
+		t.tracer.Record(tracing.Step(t.open, result.Step), tracing.Span{Stage: Name, Name: Name + " step", From: t.between, To: time.Now(), Root: true, Lane: -1})
 		t.open = nil
 	}
 	return result, err

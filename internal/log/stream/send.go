@@ -110,6 +110,7 @@ func (p *Publisher) deliver(ctx context.Context, topic schemas.Topic, lane int, 
 	if err != nil || offset == kafka.Unknown {
 		return err
 	}
+	batch.at(offset)
 	return p.inPlace(ctx, topic, lane, offset, batch[0].Headers)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/pairstream/pairstream/internal/base/timing"
 	"github.com/pairstream/pairstream/internal/log/kafka"
 	"github.com/pairstream/pairstream/internal/log/tracing"
@@ -14,6 +16,7 @@ import (
 type traced struct {
 	about  []tracing.Subject
 	queued time.Time
+	offset int64 // of the message, once the brokers have told it; -1: unknown
 }
 
 // trace prepares the span of a message that is about to be queued, and gives it a header for its readers.
@@ -44,7 +47,7 @@ func (m message) of(about []tracing.Subject) message {
 	if about == nil {
 		return m
 	}
-	m.traced = &traced{about, time.Now()}
+	m.traced = &traced{about, time.Now(), kafka.Unknown}
 	if parent := tracing.Traceparent(about); parent != "" {
 		m.Headers = append(m.Headers, kafka.Header{Key: tracing.Header, Value: []byte(parent)})
 	}
@@ -56,7 +59,10 @@ func (p *Publisher) published(m *message) {
 	if m.traced == nil {
 		return
 	}
-	span := tracing.Span{Name: p.name + " publish", From: m.traced.queued, To: time.Now()}
+	sent := tracing.Message{Topic: p.log.Name(m.Topic), Lane: m.Lane, Key: m.Key, Offset: m.traced.offset, Bytes: len(m.Value)}
+	span := tracing.Span{
+		Stage: p.name, Name: p.name + " publish", From: m.traced.queued, To: time.Now(), Kind: trace.SpanKindProducer, Lane: m.Lane, Message: sent.Sent(),
+	}
 	if m.Topic == schemas.Pairs {
 		span.Name, span.Root = "publish", true
 	}
@@ -87,24 +93,61 @@ func (o *output) trace(rec schemas.Record, m message) message {
 	m = m.of(tracer.Of(rec))
 	if m.traced != nil {
 		tracer.Record(m.traced.about, tracing.Span{
-			Name: o.pub.name + " work", From: o.call.began, To: m.traced.queued, Within: o.call.phases.List(), Root: m.Topic == schemas.Batches,
+			Stage: o.pub.name, Name: o.pub.name + " work", From: o.call.began, To: m.traced.queued, Within: o.call.phases.List(), Lane: m.Lane,
+			Root: m.Topic == schemas.Batches,
 		})
 	}
 	return m
 }
 
-// Waited records that a sampled record has waited for a stage until now.
+// at remembers the offset that a followed message got.
+func (b batch) at(offset int64) {
+	for i := range b {
+		if t := b[i].traced; t != nil {
+			t.offset = offset + int64(i)
+		}
+	}
+}
+
+// Waited records that a sampled record has waited for a stage until now. Where no traced program has written the record,
+// the trace begins with this span.
 func (l *Log) Waited(stage string, rec *Record) {
 	if l.tracer == nil {
 		return
 	}
-	parent, ok := rec.Header(tracing.Header)
-	if !ok {
+	header, _ := rec.Header(tracing.Header)
+	about, root := tracing.Received(l.subjects(rec, header), header)
+	if about == nil {
 		return
 	}
 	from, now := rec.Time, time.Now()
 	if from.After(now) { // the broker's clock differs
 		from = now
 	}
-	l.tracer.Record(tracing.Parse(parent), tracing.Span{Name: stage + " wait", From: from, To: now})
+	taken := tracing.Message{Topic: l.Name(rec.Topic), Lane: rec.Lane, Key: rec.Key, Offset: rec.Offset, Bytes: len(rec.Value)}
+	l.tracer.Record(about, tracing.Span{
+		Stage: stage, Name: stage + " wait", From: from, To: now, Root: root, Kind: trace.SpanKindConsumer, Lane: rec.Lane, Message: taken.Received(l.cfg.GroupID(stage)),
+	})
+}
+
+// subjects returns the sampled subjects of a record, without decoding more of it than needed.
+func (l *Log) subjects(rec *Record, header []byte) []tracing.Subject {
+	switch rec.Schema {
+	case schemas.SchemaPair, schemas.SchemaEmbedding, schemas.SchemaRefusal:
+		id, ok := schemas.PairIDOf(rec.Value)
+		if !ok {
+			return nil // the stage sets it aside
+		}
+		return l.tracer.Of(&schemas.Refusal{ID: id})
+	case schemas.SchemaBatch, schemas.SchemaScoredBatch:
+	default:
+		if header == nil { // a chunk of several sampled pairs, whose traces have begun before
+			return nil
+		}
+	}
+	value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+	if err != nil {
+		return nil // the stage sets it aside
+	}
+	return l.tracer.Of(value)
 }

@@ -31,7 +31,7 @@ func BenchmarkUnsampled(b *testing.B) {
 	for i := range batch.Samples {
 		batch.Samples[i].ID = id
 	}
-	rec := Record{Headers: sequenced(schemas.Embeddings, 0, 1, Mark{}, schemas.SchemaEmbedding, nil).Headers}
+	rec := Record{Schema: schemas.SchemaPair, Value: value, Headers: sequenced(schemas.Embeddings, 0, 1, Mark{}, schemas.SchemaPair, nil).Headers}
 	stage := func(out schemas.Record, images int) {
 		log.Waited("encoder", &rec)
 		ctx := o.begin(context.Background())

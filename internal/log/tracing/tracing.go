@@ -15,13 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pairstream/pairstream/internal/base/timing"
@@ -44,9 +45,12 @@ const Header = "traceparent"
 
 // Tracer records spans. It is safe for concurrent use.
 type Tracer struct {
-	provider *sdktrace.TracerProvider
-	tracer   trace.Tracer
-	bound    uint64 // ids below it are sampled, as OpenTelemetry's TraceIDRatioBased does
+	about *resource.Resource
+	sink  sdktrace.SpanProcessor // of all services
+	bound uint64                 // ids below it are sampled, as OpenTelemetry's TraceIDRatioBased does
+
+	mu       sync.Mutex
+	services map[string]trace.Tracer // by stage
 }
 
 // newExporter makes the exporter of spans; see [UseExporter].
@@ -67,12 +71,34 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT is %q: %w", c.Endpoint, err)
 	}
-	about, err := resource.New(ctx, resource.WithHost(), resource.WithAttributes(attribute.String("service.name", "pairstream"), attribute.String("service.version", version.String())), resource.WithFromEnv())
+	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the name that each stage has.
+	about, err := resource.New(ctx, resource.WithHost(), resource.WithAttributes(semconv.ServiceVersion(version.String())), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&sender{SpanExporter: exporter, lost: c.Lost}), sdktrace.WithResource(about), sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(ids{}))
-	return &Tracer{provider, provider.Tracer("github.com/pairstream/pairstream"), boundOf(c.Ratio)}, nil
+	sink := sdktrace.NewBatchSpanProcessor(&sender{SpanExporter: exporter, lost: c.Lost})
+	return &Tracer{about: about, sink: sink, bound: boundOf(c.Ratio), services: make(map[string]trace.Tracer)}, nil
+}
+
+// of returns the tracer of a stage, which is a service of its own even where one process runs all stages.
+func (t *Tracer) of(stage string) trace.Tracer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tracer, ok := t.services[stage]
+	if !ok {
+		about := t.about
+		if _, named := about.Set().Value(semconv.ServiceNameKey); !named {
+			// The attributes have no schema, so they merge with any.
+			merged, err := resource.Merge(about, resource.NewSchemaless(semconv.ServiceName("pairstream-"+stage)))
+			if err == nil {
+				about = merged
+			}
+		}
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(t.sink), sdktrace.WithResource(about), sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(ids{}))
+		tracer = provider.Tracer("github.com/pairstream/pairstream")
+		t.services[stage] = tracer
+	}
+	return tracer
 }
 
 func boundOf(ratio float64) uint64 {
@@ -92,13 +118,16 @@ func (t *Tracer) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	return errors.Join(t.provider.ForceFlush(ctx), t.provider.Shutdown(ctx))
+	return errors.Join(t.sink.ForceFlush(ctx), t.sink.Shutdown(ctx))
 }
 
 // Subject is the subject of a span: a sampled pair, or a mini-batch with sampled pairs.
 type Subject struct {
 	Context trace.SpanContext // of the trace's first span
 	Links   []trace.SpanContext
+	Facts   []attribute.KeyValue // of every span, for filters: the pair, or the mini-batch's lane, group and epoch
+
+	parent trace.SpanContext // of the first span, where a program of others has begun the trace
 }
 
 type aboutKey struct{}
@@ -146,7 +175,10 @@ func (t *Tracer) Of(rec schemas.Record) []Subject {
 	case *schemas.NeighborChunk:
 		var list []Subject
 		for i := range r.Members() {
-			list = append(list, t.one(r.ID(i))...)
+			for _, s := range t.one(r.ID(i)) {
+				s.Facts = append(s.Facts, group(r.Group)...)
+				list = append(list, s)
+			}
 		}
 		return list
 	case *schemas.Batch:
@@ -159,9 +191,14 @@ func (t *Tracer) Of(rec schemas.Record) []Subject {
 
 func (t *Tracer) one(id schemas.PairID) []Subject {
 	if c, ok := t.pair(id); ok {
-		return []Subject{{Context: c}}
+		return []Subject{{Context: c, Facts: []attribute.KeyValue{attribute.String("pairstream.pair", id.String())}}}
 	}
 	return nil
+}
+
+// group returns the facts of a group.
+func group(g schemas.GroupID) []attribute.KeyValue {
+	return []attribute.KeyValue{Lane(int(g.Lane)), attribute.String("pairstream.group", g.String())}
 }
 
 func (t *Tracer) batch(b *schemas.Batch) []Subject {
@@ -175,7 +212,30 @@ func (t *Tracer) batch(b *schemas.Batch) []Subject {
 		return nil
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "mini-batch %s %d %d", b.Group, b.Epoch, b.Sequence))
-	return []Subject{{first(trace.TraceID(sum[:16])), links}}
+	facts := append(group(b.Group), attribute.Int("pairstream.epoch", int(b.Epoch)), attribute.Int64("pairstream.batch", int64(b.Sequence)))
+	return []Subject{{Context: first(trace.TraceID(sum[:16])), Links: links, Facts: facts}}
+}
+
+// Received returns the subjects of a record that a stage has received, given its own and the record's header. root
+// tells that no traced program of pairstream wrote it: the stage's span is the first one of the trace. A span in the
+// header of another program becomes its parent, or its link where its trace has another id.
+func Received(own []Subject, header []byte) (about []Subject, root bool) {
+	from := Parse(header)
+	if len(own) != 1 || from != nil && from[0].Context.Equal(own[0].Context) {
+		if len(own) == 1 {
+			return own, false
+		}
+		return from, false // another ratio samples it
+	}
+	s := own[0]
+	switch {
+	case from == nil:
+	case from[0].Context.TraceID() == s.Context.TraceID():
+		s.parent = from[0].Context
+	default:
+		s.Links = append(slices.Clone(s.Links), from[0].Context)
+	}
+	return []Subject{s}, true
 }
 
 // Traceparent returns the header for a sampled subject, or "" for several.
@@ -204,33 +264,39 @@ func Parse(header []byte) []Subject {
 
 // Span is a piece of work that has ended.
 type Span struct {
+	Stage    string // names the service
 	Name     string
 	From, To time.Time
 	Root     bool // the first span of its trace
 	Within   []timing.Phase
-	Facts    map[string]string
+	Kind     trace.SpanKind       // 0: internal
+	Lane     int                  // -1: of several
+	Message  []attribute.KeyValue // of the record that was read or written
 }
 
 // Record records a span for all of its subjects.
 func (t *Tracer) Record(subjects []Subject, s Span) {
-	if t == nil {
+	if t == nil || len(subjects) == 0 {
 		return
 	}
+	tracer := t.of(s.Stage)
 	for _, about := range subjects {
+		facts := about.Facts
+		if s.Lane >= 0 {
+			facts = append(slices.Clone(facts), Lane(s.Lane))
+		}
 		ctx := trace.ContextWithRemoteSpanContext(context.Background(), about.Context)
 		if s.Root {
-			ctx = withID(context.Background(), about.Context)
+			ctx = withID(trace.ContextWithRemoteSpanContext(context.Background(), about.parent), about.Context)
 		}
-		options := []trace.SpanStartOption{trace.WithTimestamp(s.From)}
+		options := []trace.SpanStartOption{trace.WithTimestamp(s.From), trace.WithSpanKind(s.Kind), trace.WithAttributes(facts...), trace.WithAttributes(s.Message...)}
 		for _, link := range about.Links {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: link}))
 		}
-		for name, value := range s.Facts {
-			options = append(options, trace.WithAttributes(attribute.String(name, value)))
-		}
-		ctx, span := t.tracer.Start(ctx, s.Name, options...)
+		_, span := tracer.Start(ctx, s.Name, options...)
+		within := trace.ContextWithSpan(context.Background(), span)
 		for _, p := range s.Within {
-			_, inner := t.tracer.Start(ctx, p.Name, trace.WithTimestamp(p.From))
+			_, inner := tracer.Start(within, p.Name, trace.WithTimestamp(p.From), trace.WithAttributes(facts...))
 			inner.End(trace.WithTimestamp(p.To))
 		}
 		span.End(trace.WithTimestamp(s.To))
@@ -243,88 +309,15 @@ func Step(batches []Subject, step int64) []Subject {
 		return nil
 	}
 	var links []trace.SpanContext
+	facts := slices.Clone(batches[0].Facts)
 	for _, b := range batches {
 		links = append(links, b.Context)
+		facts = slices.DeleteFunc(facts, func(f attribute.KeyValue) bool { return !slices.Contains(b.Facts, f) }) // its batches' common ones
 	}
+	facts = append(facts, attribute.Int64("pairstream.step", step))
 	id := batches[0].Context.TraceID()
 	sum := sha256.Sum256(fmt.Appendf(id[:], "step %d", step))
-	return []Subject{{first(trace.TraceID(sum[:16])), links}}
-}
-
-// tellEvery is the least time between two reports of lost spans.
-const tellEvery = time.Minute
-
-// sender sends spans, and counts the lost ones. OpenTelemetry's library would print a line for each attempt.
-type sender struct {
-	sdktrace.SpanExporter
-	lost func(spans int, err error)
-
-	mu    sync.Mutex
-	count int // since lost was told
-	err   error
-	told  time.Time
-}
-
-// ExportSpans implements OpenTelemetry's SpanExporter.
-func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	err := s.SpanExporter.ExportSpans(ctx, spans)
-	if err == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.count, s.err = s.count+len(spans), err
-	if time.Since(s.told) >= tellEvery {
-		s.tell()
-	}
-	return nil
-}
-
-// Shutdown implements OpenTelemetry's SpanExporter.
-func (s *sender) Shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.tell()
-	s.mu.Unlock()
-	return s.SpanExporter.Shutdown(ctx)
-}
-
-// tell reports the spans lost since the last report. The caller holds mu.
-func (s *sender) tell() {
-	if s.count > 0 && s.lost != nil {
-		s.lost(s.count, s.err)
-	}
-	s.count, s.told = 0, time.Now()
-}
-
-// ids gives the first span of a trace its predictable ids, and other spans random ones.
-type ids struct{}
-
-type idKey struct{}
-
-func withID(ctx context.Context, c trace.SpanContext) context.Context {
-	return context.WithValue(ctx, idKey{}, c)
-}
-
-// NewIDs implements OpenTelemetry's IDGenerator.
-func (g ids) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
-	if c, ok := ctx.Value(idKey{}).(trace.SpanContext); ok {
-		return c.TraceID(), c.SpanID()
-	}
-	fill(id[:])
-	return id, g.NewSpanID(ctx, id)
-}
-
-// NewSpanID implements OpenTelemetry's IDGenerator.
-func (ids) NewSpanID(context.Context, trace.TraceID) (span trace.SpanID) {
-	fill(span[:])
-	return span
-}
-
-// fill fills an id, which must not be zero.
-func fill(id []byte) {
-	for i := range id {
-		id[i] = byte(rand.IntN(255)) + 1
-	}
+	return []Subject{{Context: first(trace.TraceID(sum[:16])), Links: links, Facts: facts}}
 }
 
 func decode(into, digits []byte) bool {

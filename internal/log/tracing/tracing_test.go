@@ -96,11 +96,70 @@ func TestSpansOfABatch(t *testing.T) {
 	}
 }
 
+// TestStagesAreServices: the stages of one process are services of their own, unless OTEL_SERVICE_NAME names them.
+func TestStagesAreServices(t *testing.T) {
+	for env, want := range map[string][]string{"": {"pairstream-encoder", "pairstream-indexer"}, "mine": {"mine", "mine"}} {
+		t.Setenv("OTEL_SERVICE_NAME", env)
+		tracer, r := open(t, 1)
+		about := tracer.Of(&schemas.Pair{ID: pair(1)})
+		tracer.Record(about, Span{Stage: "encoder", Name: "encoder work", Root: true})
+		tracer.Record(about, Span{Stage: "indexer", Name: "indexer work"})
+		must.Do(t, tracer.Close())
+		var got []string
+		for _, s := range r.Spans() {
+			got = append(got, s.Service)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("with OTEL_SERVICE_NAME=%q the services are %q, want %q", env, got, want)
+		}
+	}
+}
+
+// TestBatchesCanBeFiltered: each span of a mini-batch, its phases and its step have its lane, group and epoch. A step
+// has what its mini-batches have in common.
+func TestBatchesCanBeFiltered(t *testing.T) {
+	tracer, r := open(t, 1)
+	of := func(seq int64) []Subject {
+		return tracer.Of(&schemas.Batch{Group: schemas.GroupID{Lane: 3, Seq: seq}, Epoch: 2, Samples: []schemas.Sample{{ID: pair(byte(seq))}}})
+	}
+	now := time.Now()
+	tracer.Record(of(7), Span{Name: "grouper work", Root: true, Lane: 3, Within: []timing.Phase{{Name: "compute", From: now, To: now}}})
+	tracer.Record(Step(append(of(7), of(8)...), 5), Span{Name: "trainer step", Root: true, Lane: -1})
+	must.Do(t, tracer.Close())
+	want := map[string]map[string]string{"pairstream.lane": {"grouper work": "3", "compute": "3", "trainer step": "3"}, "pairstream.epoch": {"grouper work": "2", "compute": "2", "trainer step": "2"}, "pairstream.group": {"grouper work": "3/7", "compute": "3/7"}, "pairstream.step": {"trainer step": "5"}}
+	spans := r.Spans()
+	for _, s := range spans {
+		for fact, values := range want {
+			if s.Facts[fact] != values[s.Name] || s.Kind != "INTERNAL" {
+				t.Errorf("%s of kind %s has %s %q, want %q", s.Name, s.Kind, fact, s.Facts[fact], values[s.Name])
+			}
+		}
+	}
+	if len(spans) != 3 {
+		t.Errorf("%d spans, want 3", len(spans))
+	}
+}
+
+// TestKeysOfAnyBytes: a key that is no text does not take the spans of its request with it.
+func TestKeysOfAnyBytes(t *testing.T) {
+	tracer, r := open(t, 1)
+	m := Message{Topic: "pairs", Key: []byte{0xff, 0}, Offset: -1}
+	tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Name: "publish", Root: true, Message: m.Sent()})
+	must.Do(t, tracer.Close())
+	spans := r.Spans()
+	if len(spans) != 1 || spans[0].Facts["messaging.kafka.message.key"] != "ff00" {
+		t.Fatalf("spans %+v, want one with the key in hexadecimal", spans)
+	}
+	if offset, known := spans[0].Facts["messaging.kafka.offset"]; known {
+		t.Errorf("a message whose offset is unknown has %q", offset)
+	}
+}
+
 // TestSpansNameTheirHost: spans of stages on several machines can be told apart.
 func TestSpansNameTheirHost(t *testing.T) {
 	want := must.Get(os.Hostname())(t)
 	tracer, r := open(t, 1)
-	tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Name: "publish", Root: true})
+	tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Stage: "producer", Name: "publish", Root: true})
 	must.Do(t, tracer.Close())
 	if got := r.Spans(); len(got) != 1 || got[0].Host != want {
 		t.Errorf("spans %+v, want one of host %q", got, want)
@@ -168,7 +227,7 @@ func TestLostSpans(t *testing.T) {
 	now := time.Now()
 	for range 4 {
 		tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Name: "publish", From: now, To: now, Root: true})
-		must.Check(t, tracer.provider.ForceFlush(t.Context()))
+		must.Check(t, tracer.sink.ForceFlush(t.Context()))
 	}
 	must.Check(t, tracer.Close())
 	if !slices.Equal(told, []int{1, 3}) || stray.Len() > 0 {

@@ -6,10 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -18,7 +21,9 @@ type Span struct {
 	Name, Trace, ID, Parent string
 	From, To                uint64   // Unix nanoseconds
 	Links                   []string // traces
-	Host                    string   // of the process
+	Host, Service           string   // of the process
+	Kind                    string   // such as PRODUCER
+	Facts                   map[string]string
 }
 
 // Receiver keeps what it receives.
@@ -52,17 +57,13 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, resource := range sent.GetResourceSpans() {
-		host := ""
-		for _, a := range resource.GetResource().GetAttributes() {
-			if a.GetKey() == "host.name" {
-				host = a.GetValue().GetStringValue()
-			}
-		}
+		process := facts(resource.GetResource().GetAttributes())
 		for _, scope := range resource.GetScopeSpans() {
 			for _, s := range scope.GetSpans() {
 				span := Span{
 					Name: s.GetName(), Trace: hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
-					From: s.GetStartTimeUnixNano(), To: s.GetEndTimeUnixNano(), Host: host,
+					From: s.GetStartTimeUnixNano(), To: s.GetEndTimeUnixNano(), Host: process["host.name"], Service: process["service.name"],
+					Kind: strings.TrimPrefix(s.GetKind().String(), "SPAN_KIND_"), Facts: facts(s.GetAttributes()),
 				}
 				for _, l := range s.GetLinks() {
 					span.Links = append(span.Links, hex.EncodeToString(l.GetTraceId()))
@@ -71,6 +72,36 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
 			}
 		}
 	}
+}
+
+// facts returns attributes as text.
+func facts(attributes []*common.KeyValue) map[string]string {
+	m := make(map[string]string, len(attributes))
+	for _, a := range attributes {
+		switch v := a.GetValue().GetValue().(type) {
+		case *common.AnyValue_StringValue:
+			m[a.GetKey()] = v.StringValue
+		case *common.AnyValue_IntValue:
+			m[a.GetKey()] = strconv.FormatInt(v.IntValue, 10)
+		default:
+			m[a.GetKey()] = a.GetValue().String()
+		}
+	}
+	return m
+}
+
+// Orphans returns the spans whose parents were not received.
+func Orphans(spans []Span) (lost []Span) {
+	has := make(map[string]bool, len(spans))
+	for _, s := range spans {
+		has[s.Trace+s.ID] = true
+	}
+	for _, s := range spans {
+		if s.Parent != "" && !has[s.Trace+s.Parent] {
+			lost = append(lost, s)
+		}
+	}
+	return lost
 }
 
 // Spans returns what was received.
