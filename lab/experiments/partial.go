@@ -77,15 +77,18 @@ func (s *setup) sameWords() score {
 
 // heldMatches tells which held-out captions are true of which held-out images.
 func (s *setup) heldMatches() func(image, text int) bool {
-	n := s.data.held.Pairs() // a caption of each image
-	shown, said := make([]scenes.Scene, n), make([]scenes.Statement, n)
-	for i := range n {
-		caption, image, id := s.data.held.Pair(i)
-		shown[image], said[i] = s.data.shows[id], s.data.says[caption]
+	holds := s.data.fits
+	if holds == nil {
+		holds = func(id schemas.ImageID, caption string) bool { return s.data.says[caption].Holds(s.data.shows[id]) }
 	}
-	fits := make([]bool, n*n) // every model asks all of them again
-	for i := range fits {
-		fits[i] = said[i%n].Holds(shown[i/n])
+	images, texts := s.data.held.Images(), s.data.held.Pairs()
+	fits := make([]bool, images*texts) // every model asks all of them again
+	for text := range texts {
+		caption, _, _ := s.data.held.Pair(text)
+		for image := range images {
+			_, id := s.data.held.Image(image)
+			fits[image*texts+text] = holds(id, caption)
+		}
 	}
-	return func(image, text int) bool { return fits[image*n+text] }
+	return func(image, text int) bool { return fits[image*texts+text] }
 }

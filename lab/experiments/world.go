@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/base/rng"
@@ -89,16 +91,10 @@ func readWorld(ctx context.Context, dir string) (*world, error) {
 	w := &world{things: map[schemas.ImageID]string{}, said: map[string][]string{}, of: map[string][]schemas.ImageID{}}
 	_, err := shard.Scan(ctx, []string{dir}, shard.Visitor{
 		Example: func(ex shard.Example) error {
-			var meta struct {
-				Same any `json:"same"`
+			same, err := sameOf(ex.Meta)
+			if err != nil {
+				return fmt.Errorf("reading what picture %q of %s shows: %w", ex.Key, dir, err)
 			}
-			if err := json.Unmarshal(ex.Meta, &meta); err != nil {
-				return fmt.Errorf("reading what picture %d of %s shows: %w", len(w.things), dir, err)
-			}
-			if meta.Same == nil || meta.Same == "" {
-				return fmt.Errorf("reading what picture %d of %s shows: its JSON has no `same`, an id that all pictures of one thing share", len(w.things), dir)
-			}
-			same := fmt.Sprint(meta.Same)
 			w.things[ex.ImageID] = same
 			w.of[same] = append(w.of[same], ex.ImageID)
 			for _, c := range ex.Captions {
@@ -109,12 +105,46 @@ func readWorld(ctx context.Context, dir string) (*world, error) {
 			w.pairs = append(w.pairs, shard.Pairs(ex)...)
 			return nil
 		},
-		Problem: func(shard.Problem) error { return nil }, // a picture less
+		Problem: func(p shard.Problem) error {
+			if p.Reason == shard.ReasonJSON {
+				return fmt.Errorf("reading the world %s: %s", dir, p)
+			}
+			return nil // a picture or a caption less
+		},
 	})
 	if err == nil && len(w.of) < leastPhotographs {
 		err = fmt.Errorf("%s shows %d things, want at least %d", dir, len(w.of), leastPhotographs)
 	}
 	return w, err
+}
+
+// sameOf returns the id of the thing in a picture's JSON: a string, or a number as it is written.
+func sameOf(meta []byte) (string, error) {
+	const want = "want an id, a string or a number, that all pictures of one thing share"
+	var about struct {
+		Same any `json:"same"`
+	}
+	if len(meta) == 0 {
+		return "", fmt.Errorf("it has no JSON, and so no `same`: %s", want)
+	}
+	d := json.NewDecoder(bytes.NewReader(meta))
+	d.UseNumber() // large ids differ in their last digits
+	if err := d.Decode(&about); err != nil {
+		return "", fmt.Errorf("its JSON is malformed: %w", err)
+	}
+	switch same := about.Same.(type) {
+	case nil:
+		return "", fmt.Errorf("its JSON has no `same`: %s", want)
+	case string:
+		if strings.TrimSpace(same) == "" {
+			return "", fmt.Errorf("its `same` is empty: %s", want)
+		}
+		return same, nil
+	case json.Number:
+		return same.String(), nil
+	default:
+		return "", fmt.Errorf("its `same` is %.60v: %s", same, want)
+	}
 }
 
 // fits reports whether a caption is true of a picture.
@@ -207,6 +237,7 @@ func (s worldSettings) run(ctx context.Context, j Job) (out []evidence.Measure, 
 		weights = append(weights, path)
 	}
 	ask := reranked
+	ask.AnyTrue, ask.Matches = true, on.heldMatches() // any caption of a thing is right
 	if ask.Mining, err = on.hardestOfAll(ctx, c.start); err != nil {
 		return nil, err
 	}

@@ -92,13 +92,74 @@ func TestWorldKeepsThingsBack(t *testing.T) {
 	}
 }
 
+// Ids that differ in their last digit alone are of two things.
+func TestIdsOfThings(t *testing.T) {
+	for raw, want := range map[string]string{`12345678901234567`: "12345678901234567", `12345678901234568`: "12345678901234568", `"1F600-1F3FB"`: "1F600-1F3FB", `0`: "0"} {
+		if got := must.Get(sameOf([]byte(`{"same":` + raw + `}`)))(t); got != want {
+			t.Errorf("%s is read as %q", raw, got)
+		}
+	}
+}
+
+// Each caption of a thing that is kept back is right for its picture, whatever picture it was written for.
+func TestWorldTakesAnyCaptionOfAThing(t *testing.T) {
+	dir := tarsOf(t, 60, func(i int, captions []string) map[string]any {
+		return map[string]any{"captions": append(captions, fmt.Sprint("kind ", i%20%4)), "same": i % 20}
+	})
+	j := newJob(t, 1)
+	j.Photos = dir
+	d := must.Get(must.Get(NewWorld(dir, true))(t).Settings.(worldSettings).data(t.Context(), j, dir))(t)
+	defer func() { must.Do(t, d.closeImages()) }()
+	fits := (&setup{data: d}).heldMatches()
+	shared := 0
+	for text := range d.held.Pairs() {
+		caption, own, _ := d.held.Pair(text)
+		for image := range d.held.Images() {
+			_, id := d.held.Image(image)
+			if fits(image, text) != d.fits(id, caption) || image == own && !fits(image, text) {
+				t.Errorf("%q fits picture %d: %t", caption, image, fits(image, text))
+			}
+			if image != own && fits(image, text) {
+				shared++
+			}
+		}
+	}
+	if shared == 0 {
+		t.Error("no caption is true of two things: the test says nothing")
+	}
+}
+
 func TestWorldRefusesOtherTars(t *testing.T) {
 	if _, err := NewWorld(t.TempDir(), true); err == nil || !strings.Contains(err.Error(), "there is no *.tar") {
 		t.Errorf("a folder without tars: %v", err)
 	}
-	dir := tarsOf(t, 12, func(_ int, captions []string) map[string]any { return map[string]any{"captions": captions} })
-	if _, err := readWorld(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "its JSON has no `same`") {
-		t.Errorf("pictures of which nothing is known: %v", err)
+	for name, c := range map[string]struct {
+		same any
+		want string
+	}{
+		"nothing": {nil, "has no `same`"}, "an empty id": {" ", "is empty"}, "a list": {[]string{"a"}, "is [a]"}, "an object": {map[string]int{"id": 1}, "is map[id:1]"},
+		"a boolean": {true, "is true"},
+	} {
+		dir := tarsOf(t, 12, func(_ int, captions []string) map[string]any {
+			return map[string]any{"captions": captions, "same": c.same}
+		})
+		_, err := readWorld(t.Context(), dir)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `picture "000001"`) || !strings.Contains(err.Error(), "want an id, a string or a number") {
+			t.Errorf("%s in the place of an id: %v", name, err)
+		}
+	}
+	if _, err := sameOf(nil); err == nil || !strings.Contains(err.Error(), "no JSON") {
+		t.Errorf("no JSON: %v", err)
+	}
+	if _, err := sameOf([]byte(`{"same": `)); err == nil || !strings.Contains(err.Error(), "malformed") {
+		t.Errorf("JSON cut short: %v", err)
+	}
+	malformed := filepath.Join(t.TempDir(), "world")
+	w := must.Get(shard.NewDirWriter(malformed, 1000))(t)
+	must.Do(t, w.Write("a-picture", shard.File{Ext: "txt", Data: []byte("a caption")}, shard.File{Ext: "json", Data: []byte(`{"same": "x"`)}))
+	must.Do(t, w.Close())
+	if _, err := readWorld(t.Context(), malformed); err == nil || !strings.Contains(err.Error(), "a-picture") || !strings.Contains(err.Error(), "no JSON object") {
+		t.Errorf("JSON cut short in a tar: %v", err)
 	}
 	few := tarsOf(t, 12, func(_ int, captions []string) map[string]any { return map[string]any{"captions": captions, "same": 1} })
 	if _, err := readWorld(t.Context(), few); err == nil || !strings.Contains(err.Error(), "shows 1 things, want at least 10") {
