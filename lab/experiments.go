@@ -59,7 +59,7 @@ func newExperimentsCommand() *cobra.Command {
 	f.IntVar(&c.scale, "scale", 1, "times as many scenes")
 	f.StringVar(&c.out, "out", "data/experiments/results", "folder of the results")
 	f.StringVar(&c.work, "work", "data/experiments", "folder of scenes and first models")
-	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9 and x12, and for x13 with train-*.tar, test-*.tar and judgements.tsv; without it these are left out")
+	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9 and x12, with train-*.tar, test-*.tar and judgements.tsv for x13 and x16; for x15 a folder that lab/worlds/emoji.py made; without it these are left out")
 	f.StringVar(&c.world, "world", "", "folder of WebDataset tars whose JSON has `same`, an id that all pictures of one thing share: compare the arms of MAFA on it, and nothing else")
 	cmd.MarkFlagsMutuallyExclusive("world", "only")
 	f.StringVar(&c.models, "first-models", "", "make the first models of the demo and of x2 in this folder, with their card, and nothing else")

@@ -23,6 +23,9 @@
 // candidate whether the caption is true of the picture, so precision and recall are exact. Arms are then trained with
 // Con-D, with an oracle and with coins (MAFA Table 16).
 //
+// X14 asks what connections are worth where truth needs the picture, X15 where several hands drew the same things, and
+// X16 on photographs as they are captioned. Three first models and three Con-Ds serve their nine seeds.
+//
 // X13 holds Con-D and the guard against what people judged of photographs.
 //
 // [NewWorld] compares arms on tars that the user brings, whose JSON says which pictures show the same.

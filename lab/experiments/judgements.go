@@ -37,8 +37,8 @@ type judgement struct {
 // judgedWorld is photographs to learn from, and test photographs with one caption each that people judged.
 type judgedWorld struct {
 	*towers.Towers
-	train, test []judgedPhoto
-	judgements  []judgement
+	train, dev, test []judgedPhoto
+	judgements       []judgement
 }
 
 // caption is the number of the caption that people judged, of every photograph.
@@ -83,6 +83,8 @@ func readJudged(ctx context.Context, j Job) (*judgedWorld, error) {
 		switch p.part {
 		case "train":
 			w.train = append(w.train, p)
+		case "dev":
+			w.dev = append(w.dev, p)
 		case "test":
 			at[p.file] = len(w.test)
 			w.test = append(w.test, p)

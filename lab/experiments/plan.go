@@ -50,6 +50,10 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 		settings = photographGuardSizes(short)
 	case "x13":
 		settings = judgedSizes(short)
+	case "x15":
+		settings = newEmojiWorld(short)
+	case "x16":
+		settings = newPhotographWorld(short)
 	default:
 		return Plan{}, fmt.Errorf("there is no way to run experiment %q", id)
 	}

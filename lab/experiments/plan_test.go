@@ -53,8 +53,8 @@ func TestPlansRunShort(t *testing.T) {
 			}
 		}
 	}
-	if models, err := os.ReadDir(shelf.Dir); err != nil || len(models) != 4 {
-		t.Errorf("the shelf holds %v, %v, want four models: of X1, of X2 and X8, and two of X14", models, err)
+	if models, err := os.ReadDir(shelf.Dir); err != nil || len(models) != 10 {
+		t.Errorf("the shelf holds %v, %v, want ten models: of X1, of X2 and X8, two of X14, and three each of X15 and X16", models, err)
 	}
 	for id, scale := range map[string]int{"x1": 0, "x99": 1} {
 		if _, err := NewPlan(id, true, scale); err == nil {

@@ -2,12 +2,14 @@ package experiments
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,8 +31,12 @@ import (
 // that all pictures of one thing share: a caption of one is true of all.
 type worldSettings struct {
 	photographSettings
-	Digest string `json:"digest"` // of the folder
-	Hold   int    `json:"hold"`   // things of which one picture each is kept back; at most a fifth of all
+	Digest string `json:"digest,omitempty"` // of the folder
+	Hold   int    `json:"hold"`             // things of which one picture each is kept back; at most a fifth of all
+	// Versions is how many first models and Con-Ds there are, as in a regime. All seeds then keep the same things back; 0:
+	// every seed makes its own.
+	Versions int `json:"versions,omitempty"`
+	Captions int `json:"captions,omitempty"` // published of each picture, drawn by the seed; 0: all
 }
 
 // NewWorld returns the plan of the experiment on a folder of tars.
@@ -181,7 +187,11 @@ func (s worldSettings) data(ctx context.Context, j Job, dir string) (*data, erro
 	if err != nil {
 		return nil, err
 	}
-	measured, gone := w.hold(s.Hold, j.Seed)
+	seed := j.Seed
+	if s.Versions > 0 {
+		seed = 1 // the models that seeds share must not have met what is kept back
+	}
+	measured, gone := w.hold(s.Hold, seed)
 	d := &data{
 		train: all.Without(func(id schemas.ImageID) bool { return gone[id] }), held: all.Without(func(id schemas.ImageID) bool { return !measured[id] }),
 		fits: w.fits, dir: dir,
@@ -196,36 +206,51 @@ func (s worldSettings) data(ctx context.Context, j Job, dir string) (*data, erro
 	return d, err
 }
 
+// parted is the data of a seed, and how a model begins.
+type parted struct {
+	*data
+	// initial writes the weights with which a model of a seed begins; nil: it begins from nothing.
+	initial func(seed uint64, path string) error
+	known   bool // the truth about published pairs
+}
+
 // run trains the first model, Con-D and the arms on a world, and measures them on things that were kept back.
-func (s worldSettings) run(ctx context.Context, j Job) (out []evidence.Measure, err error) {
+func (s worldSettings) run(ctx context.Context, j Job) ([]evidence.Measure, error) {
+	return s.runOn(ctx, j, func(dir string) (*parted, error) {
+		d, err := s.data(ctx, j, dir)
+		return &parted{data: d, known: true}, err
+	})
+}
+
+func (s worldSettings) runOn(ctx context.Context, j Job, part func(dir string) (*parted, error)) (out []evidence.Measure, err error) {
 	dir, err := os.MkdirTemp(j.Dir, "experiment-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for weights: %w", err)
 	}
-	d, err := s.data(ctx, j, dir)
+	d, err := part(dir)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	on := &setup{
-		sizes: s.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: d, preset: "micro",
-		augment: dataset.Augmentation{MinScale: 1, Workers: 2}, rate: s.Rate, log: j.Log,
+		sizes: s.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: d.data, preset: "micro",
+		augment: dataset.Augmentation{MinScale: 1, Workers: 2}, rate: s.Rate, dropout: s.Dropout, log: j.Log,
 	}
 	defer func() { err = errors.Join(err, on.close()) }()
-	c := course{steps: on.steps(), start: filepath.Join(dir, "start.safetensors"), cond: filepath.Join(dir, "con-d.safetensors"), regime: &regime{Candidates: s.Candidates}}
-	if err := s.learn(ctx, on, "", s.Sizes.FirstSteps, bootstrap.Candidates, c.start); err != nil {
-		return nil, err
-	}
-	if err := s.learn(ctx, on, c.start, s.Sizes.CondSteps, s.CondCandidates, c.cond); err != nil {
+	on.choose(s.Captions)
+	c, err := s.models(ctx, j, on, d)
+	if err != nil {
 		return nil, err
 	}
 	if c.group, err = on.group(ctx, c.start); err != nil {
 		return nil, err
 	}
-	if c.asked, err = on.judge(ctx, c.group, c.cond); err != nil {
-		return nil, err
+	if d.known {
+		if c.asked, err = on.judge(ctx, c.group, c.cond); err != nil {
+			return nil, err
+		}
+		out = c.asked.measures()
+		c.asked.Above = c.asked.Above[1:] // a coin takes MAFA's threshold
 	}
-	out = c.asked.measures()
-	c.asked.Above = c.asked.Above[1:] // a coin takes MAFA's threshold
 	weights := []string{c.start}
 	for i, a := range s.Arms {
 		path := filepath.Join(dir, fmt.Sprintf("arm-%d.safetensors", i))
@@ -233,12 +258,14 @@ func (s worldSettings) run(ctx context.Context, j Job) (out []evidence.Measure, 
 		if err != nil {
 			return nil, fmt.Errorf("training %q: %w", a.Name, err)
 		}
-		out = append(out, taught.negatives.measures(a.Name, 0)...)
+		if d.known {
+			out = append(out, taught.negatives.measures(a.Name, 0)...)
+		}
 		weights = append(weights, path)
 	}
 	ask := reranked
 	ask.AnyTrue, ask.Matches = true, on.heldMatches() // any caption of a thing is right
-	if ask.Mining, err = on.hardestOfAll(ctx, c.start); err != nil {
+	if ask.Mining, err = on.hardestOfAll(ctx, cmp.Or(c.third, c.start)); err != nil {
 		return nil, err
 	}
 	err = on.compareArms(ctx, s.Arms, weights, ask, func(name, _ string, r *eval.Report) error {
@@ -246,4 +273,78 @@ func (s worldSettings) run(ctx context.Context, j Job) (out []evidence.Measure, 
 		return nil
 	})
 	return out, err
+}
+
+// models trains the models that the arms share, or fetches them from the shelf.
+func (s worldSettings) models(ctx context.Context, j Job, on *setup, d *parted) (c course, err error) {
+	c = course{steps: on.steps(), start: filepath.Join(on.dir, "start.safetensors"), cond: filepath.Join(on.dir, "con-d.safetensors"), regime: &regime{Candidates: s.Candidates}}
+	if s.Versions == 0 {
+		if err = s.learn(ctx, on, "", s.Sizes.FirstSteps, bootstrap.Candidates, c.start); err == nil {
+			err = s.learn(ctx, on, c.start, s.Sizes.CondSteps, s.CondCandidates, c.cond)
+		}
+		return c, err
+	}
+	first, cond := evidence.Versions(j.Seed, s.Versions)
+	for _, m := range []struct {
+		to         *string
+		role       string
+		seed       uint64
+		steps      int64
+		candidates int
+	}{
+		{&c.start, "first", firstSeed + 10*first, s.Sizes.FirstSteps, bootstrap.Candidates}, {&c.cond, "con-d", condSeed + 10*cond, s.Sizes.CondSteps, s.CondCandidates},
+		{&c.third, "first", thirdSeed, s.Sizes.FirstSteps, bootstrap.Candidates},
+	} {
+		if *m.to, err = s.shared(ctx, j, on, d, m.role, m.seed, m.steps, m.candidates); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// Seeds of the models that seeds share, as in X14.
+const firstSeed, condSeed, thirdSeed = 1101, 1201, 1301
+
+// shared returns the weights of a model on the shelf. It trains the model if they are not there.
+func (s worldSettings) shared(ctx context.Context, j Job, on *setup, d *parted, role string, seed uint64, steps int64, candidates int) (string, error) {
+	settings, err := json.Marshal(s)
+	if err != nil {
+		return "", fmt.Errorf("encoding the settings of a world: %w", err)
+	}
+	h := sha256.Sum256(settings)
+	path := filepath.Join(j.Shelf.Dir, fmt.Sprintf("%s-%d-of-world-%s.safetensors", role, seed, hex.EncodeToString(h[:6])))
+	j.Shelf.mu.Lock()
+	defer j.Shelf.mu.Unlock()
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	initial := ""
+	if d.initial != nil {
+		initial = filepath.Join(on.dir, "initial.safetensors")
+		if err := d.initial(seed, initial); err != nil {
+			return "", err
+		}
+	}
+	with, made := *on, filepath.Join(on.dir, "made.safetensors")
+	with.seed = seed
+	if err := s.learn(ctx, &with, initial, steps, candidates, made); err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.MkdirAll(j.Shelf.Dir, 0o755), os.Rename(made, path)); err != nil {
+		return "", fmt.Errorf("keeping a model of a world: %w", err)
+	}
+	return path, nil
+}
+
+// choose publishes so many captions of each picture, drawn by the seed; 0: all.
+func (s *setup) choose(captions int) {
+	if captions == 0 {
+		return
+	}
+	draws, of := rng.New(s.seed, "experiments.world.captions"), map[schemas.ImageID]int{}
+	draws.Shuffle(len(s.data.pairs), func(i, k int) { s.data.pairs[i], s.data.pairs[k] = s.data.pairs[k], s.data.pairs[i] })
+	s.data.pairs = slices.DeleteFunc(s.data.pairs, func(p *schemas.Pair) bool {
+		of[p.ImageID]++
+		return of[p.ImageID] > captions
+	})
 }

@@ -25,6 +25,8 @@ type Experiment struct {
 	Tables   []Table
 	Figures  []Figure
 	Claims   []Claim
+	// Gates have to hold. Else the experiment is void: its arms learned nothing, and no claim about them counts.
+	Gates []Claim
 	// Doubts are what a sceptic would still ask. They do not depend on the result.
 	Doubts []string
 }
@@ -87,7 +89,7 @@ type Line struct {
 
 // All returns the experiments, in the order of the page.
 func All() []Experiment {
-	return []Experiment{x1(), x2(), x3(), x4(), x5(), x6(), x7(), x8(), x9(), x10(), x11(), x12(), x13(), x14()}
+	return []Experiment{x1(), x2(), x3(), x4(), x5(), x6(), x7(), x8(), x9(), x10(), x11(), x12(), x13(), x14(), x15(), x16()}
 }
 
 // Find returns an experiment by its id.
@@ -133,6 +135,14 @@ func (c Column) cell(r *Result, p Point) string {
 	return fmt.Sprintf("%d of %d", v.Yes, v.Of)
 }
 
+// VoidText says what the failure of a gate means.
+const VoidText = "This experiment is void: not all arms that have to learn something did so beyond doubt."
+
+// Void reports whether a gate does not hold.
+func (e Experiment) Void(r *Result) bool {
+	return slices.ContainsFunc(e.Gates, func(c Claim) bool { return c.Judge(r).Outcome != Holds })
+}
+
 // Print writes the tables and the verdicts for a terminal.
 func (e Experiment) Print(out io.Writer, r *Result) error {
 	fmt.Fprintf(out, "\n%s: %s (%d seeds)\n", e.ID, e.Title, len(r.Runs))
@@ -147,7 +157,10 @@ func (e Experiment) Print(out io.Writer, r *Result) error {
 		}
 	}
 	fmt.Fprintln(out)
-	for _, c := range e.Claims {
+	if e.Void(r) {
+		fmt.Fprintln(out, VoidText)
+	}
+	for _, c := range slices.Concat(e.Gates, e.Claims) {
 		fmt.Fprintf(out, "claim: %s: %s\n", c.Text, c.Judge(r))
 	}
 	return nil

@@ -68,9 +68,19 @@ func verdicts(e evidence.Experiment, r *evidence.Result, corrected map[string]fl
 		chosen, first = append(chosen, c), append(first, []string{c.Text, v.String(), fmt.Sprintf("%.3f", p), after(v, p).String()})
 	}
 	text, title := "", "Claims"
+	if len(e.Gates) > 0 {
+		gates := [][]string{{"what has to hold", "what the seeds say"}}
+		for _, c := range e.Gates {
+			gates = append(gates, []string{c.Text, c.Judge(r).String()})
+		}
+		text = table("Gate", gates)
+		if e.Void(r) {
+			text += "\n" + evidence.VoidText + "\n"
+		}
+	}
 	if len(chosen) > 0 {
 		title = "Secondary claims, chosen among many"
-		text = table("Primary claims, written down on "+writtenOn(e.ID)+", before the run", first)
+		text += table("Primary claims, written down on "+writtenOn(e.ID)+", before the run", first)
 		if e.Versions > 0 {
 			text += table("Primary claims by first model (1, 2, ...) and connection discriminator (A, B, ...)", r.ByModels(chosen, e.Versions))
 		}

@@ -260,6 +260,29 @@ func TestPageOfPrimaryClaims(t *testing.T) {
 	}
 }
 
+// An experiment whose gate does not hold says that it is void.
+func TestGate(t *testing.T) {
+	result := func(random float64) *evidence.Result {
+		r := madeUp(9)
+		r.Experiment = "x15"
+		for _, run := range r.Runs {
+			for i, m := range run.Measures {
+				if m.Arm == "random" && m.Name == "itm_r1" {
+					run.Measures[i].Value += random
+				}
+			}
+		}
+		return r
+	}
+	for gain, void := range map[float64]bool{1: false, 0: true, -1: true} {
+		page, _ := pageOf(t, result(gain))
+		_, section, _ := strings.Cut(page, "\n## X15")
+		if !strings.Contains(section, "| random mini-batches raise R@1 re-ranked over their start |") || strings.Contains(section, evidence.VoidText) != void {
+			t.Errorf("random mini-batches %g above their start: void is not %t in\n%s", gain, void, section)
+		}
+	}
+}
+
 // A claim that holds on its own does not after a correction that takes it above the level.
 func TestCorrectionTakesBack(t *testing.T) {
 	for _, c := range []struct {
