@@ -2,8 +2,8 @@
 // ingest, synth, seal). It looks into it (console, status, dead-letters, topics, eval) and repeats it (run-manifest,
 // replay).
 //
-// Settings come from the environment, as for the services. Flags say what to do now. Under the name of a stage, as by a
-// link, it is that stage.
+// Settings come from the environment and from the file of --config, as for the services. Flags say what to do now. Under
+// the name of a stage, as by a link, it is that stage.
 //
 // It is built twice. With CGO_ENABLED=0 it is pairstream: static, and running in milliseconds. With cgo it is
 // pairstream-tensors, which loads libtorch. The former becomes the latter for the commands and stages that need
@@ -74,13 +74,21 @@ func require(cmd *cobra.Command, flags ...string) {
 }
 
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
+	var file string
+	var root *cobra.Command
+	root = &cobra.Command{
 		Use:           "pairstream",
 		Short:         "Stream image-text pairs into grouped mini-batches and train on them",
 		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			config.UseNone()
+			if root.PersistentFlags().Changed(service.ConfigFlag) {
+				if err := config.Use(file); err != nil {
+					return err
+				}
+			}
 			err := config.TellRemoved(cmd.ErrOrStderr(), config.Environ())
 			if err != nil && onlyReads(cmd) {
 				fmt.Fprintln(cmd.ErrOrStderr(), err)
@@ -90,6 +98,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().StringVar(&file, service.ConfigFlag, "", service.ConfigUsage)
 	addCommands(root, append(tensorCommands(),
 		newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newIngestCommand(), newFetchCommand(), newConnectionsCommand(),
 		newSealCommand(), newSynthCommand(), newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(),

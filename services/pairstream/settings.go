@@ -26,11 +26,24 @@ const (
 )
 
 func newSettingsCommand() *cobra.Command {
-	var file, name, papers, python string
+	var file, names, name, papers, python, checked string
+	var asTOML bool
 	cmd := &cobra.Command{
-		Use:  "settings",
+		Use: "settings",
+		Long: "Prints every setting with its default and meaning. --toml prints them as a file for --config; with --recipe the settings\n" +
+			"of the recipe have its values, and those that it derives from others are comments. --check FILE prints everything that is\n" +
+			"wrong with a file, with line numbers. The environment adds the settings that the file does not have.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			sections := config.Sections(pipeline.Settings{})
+			if cmd.Flags().Changed("check") {
+				return checkSettings(cmd, checked)
+			}
+			if asTOML {
+				text, err := config.File(sections, name, config.Environ())
+				fmt.Fprint(cmd.OutOrStdout(), text)
+				return err
+			}
 			if name != "" {
 				table, err := recipe.Table(name, config.Environ())
 				if err != nil {
@@ -42,19 +55,35 @@ func newSettingsCommand() *cobra.Command {
 			if papers != "" && python != "" {
 				return errors.Join(writeRecipes(papers), writeForPython(python))
 			}
-			table := config.Table(pipeline.Settings{})
+			tables := config.Tables(sections)
 			if file == "" {
-				fmt.Fprint(cmd.OutOrStdout(), table)
+				fmt.Fprint(cmd.OutOrStdout(), tables)
 				return nil
 			}
-			return writeBetween(file, settingsBegin, settingsEnd, table)
+			return errors.Join(os.WriteFile(names, []byte(config.Names(sections)), 0o644), writeBetween(file, settingsBegin, settingsEnd, tables))
 		},
 	}
+	cmd.Flags().StringVar(&checked, "check", "", "print everything that is wrong with this file of settings, and nothing else")
+	cmd.Flags().BoolVar(&asTOML, "toml", false, "print a file of settings for --config")
 	cmd.Flags().StringVar(&name, "recipe", "", "list instead the settings of a recipe, with their sections in the paper: "+strings.Join(recipe.Names(), ", "))
-	cmd.Flags().StringVar(&file, "write", "", "write the table into this file, between its marks")
+	cmd.Flags().StringVar(&file, "write", "", "write the tables into this file, between its marks")
+	cmd.Flags().StringVar(&names, "write-names", "", "with --write: write the names that every program knows into this file")
 	cmd.Flags().StringVar(&papers, "write-recipes", "", "write the table of every recipe into this file, between its marks")
 	cmd.Flags().StringVar(&python, "write-python", "", "write the trainer's settings of each recipe into this file, for the Python package")
+	cmd.MarkFlagsRequiredTogether("write", "write-names")
+	cmd.MarkFlagsMutuallyExclusive("check", "toml", "write")
 	return cmd
+}
+
+// checkSettings prints what is wrong with a file of settings, a line for each finding.
+func checkSettings(cmd *cobra.Command, path string) error {
+	n, err := config.Check[pipeline.Settings](path)
+	if err == nil {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d settings, nothing is wrong\n", path, n)
+		return nil
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), err)
+	return fmt.Errorf("%s has %d findings", path, 1+strings.Count(err.Error(), "\n"))
 }
 
 // writeBetween replaces the text between two marks of a file.

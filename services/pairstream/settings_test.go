@@ -3,8 +3,11 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -23,8 +26,92 @@ func TestSettingsPageIsWhatTheCommandPrints(t *testing.T) {
 	if !begun || !ended {
 		t.Fatalf("%s has no table between %q and %q", page, strings.TrimSpace(settingsBegin), settingsEnd)
 	}
-	if want := config.Table(pipeline.Settings{}); table != want {
+	sections := config.Sections(pipeline.Settings{})
+	if want := config.Tables(sections); table != want {
 		t.Errorf("%s is not what `pairstream settings` prints: run `make docs`\nit has\n%s\nwant\n%s", page, table, want)
+	}
+	const names = "../../internal/process/config/settings.tsv"
+	if got := must.Get(os.ReadFile(names))(t); string(got) != config.Names(sections) {
+		t.Errorf("%s does not have the settings of the program: run `make docs`", names)
+	}
+}
+
+// neededModels are settings that a run needs and that no recipe has.
+var neededModels = map[string]string{"BUCKET_ROOTS": "file:///data", "ENCODER_CHECKPOINT": "a", "COND_CHECKPOINT": "b"}
+
+// TestFileOfARecipeIsTheRecipe parses the file of every recipe, beside variables on which a recipe's values depend.
+func TestFileOfARecipeIsTheRecipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pairstream.toml")
+	for variable, value := range neededModels {
+		t.Setenv(variable, value)
+	}
+	parsed := func() pipeline.Settings {
+		t.Helper()
+		p, err := config.Parse[pipeline.Settings](config.Environ())
+		must.Do(t, err)
+		return p
+	}
+	for _, name := range append(recipe.Names(), "") {
+		must.Do(t, os.WriteFile(path, []byte(mustCommand(t, append([]string{"settings", "--toml"}, "--recipe="+name)...)), 0o600))
+		if out := mustCommand(t, "settings", "--check", path); !strings.HasPrefix(out, path+": ") {
+			t.Errorf("--check of %q prints %q", name, out)
+		}
+		for _, sizes := range []map[string]string{{}, {"STEP_BATCHES": "2", "LANES": "1"}, {"EPOCHS": "3"}, {"PAIRS": "12345"}} {
+			for variable, value := range sizes {
+				t.Setenv(variable, value)
+			}
+			t.Setenv("RECIPE", name)
+			want := parsed()
+			t.Setenv("RECIPE", "")
+			must.Do(t, config.Use(path))
+			if got := parsed(); !reflect.DeepEqual(got, want) {
+				t.Errorf("with %v the file of recipe %q gives\n%+v\nwant\n%+v", sizes, name, got, want)
+			}
+			config.UseNone()
+			for variable := range sizes {
+				t.Setenv(variable, "")
+			}
+		}
+	}
+}
+
+// TestFileWithEveryDefault takes the marks of comments away: every default has the form of its setting.
+func TestFileWithEveryDefault(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pairstream.toml")
+	text := regexp.MustCompile("(?m)^# ([a-z0-9_]+ = )").ReplaceAllString(mustCommand(t, "settings", "--toml"), "$1")
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	out, err := command(t, "settings", "--check", path)
+	// Defaults lack the models, and recipes know the number of steps.
+	if want := path + ": 140 settings, "; err == nil && !strings.HasPrefix(out, want) {
+		t.Errorf("--check prints %q, want %q", out, want)
+	}
+	for line := range strings.Lines(out) {
+		if err != nil && !strings.Contains(line, " is empty, want ") {
+			t.Errorf("--check finds %s", line)
+		}
+	}
+	if n := strings.Count(text, "\n\n") + 1; n < 140 {
+		t.Errorf("the file has %d settings", n)
+	}
+}
+
+func TestCheckPrintsEveryFindingAndFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pairstream.toml")
+	must.Do(t, os.WriteFile(path, []byte("epochs = 0\n[trainer]\nlr = '1'\nstep_batches = 3\nmomentum = true\n[grouper]\nstrategi = 'grit'\n"), 0o600))
+	out, err := command(t, "settings", "--check", path)
+	if err == nil || err.Error() != path+" has 5 findings" {
+		t.Errorf("error is %v", err)
+	}
+	for i, want := range []string{":1: EPOCHS is 0", ":3: lr is text", ":4: STEP_BATCHES is 3", ":5: momentum: MOMENTUM=true", ":7: no setting is called strategi: the nearest name is strategy"} {
+		if lines := strings.Split(out, "\n"); len(lines) <= i || !strings.HasPrefix(lines[i], path+want) {
+			t.Errorf("line %d is not %q:\n%s", i+1, want, out)
+		}
+	}
+	if _, err := command(t, "synth", "--config", path, t.TempDir()); err == nil || !strings.HasPrefix(err.Error(), path+":3: lr is text") {
+		t.Errorf("a command with the file ends with %v", err)
+	}
+	if _, err := command(t, "status", "--config="); err == nil || err.Error() != "--config names no file" {
+		t.Errorf("a command with an empty name ends with %v", err)
 	}
 }
 
@@ -81,9 +168,9 @@ func TestDefaultsAreTheDefaultRecipes(t *testing.T) {
 
 func TestEveryRecipeIsAccepted(t *testing.T) {
 	for _, name := range recipe.Names() {
-		p, err := config.Parse[pipeline.Settings](map[string]string{
-			"RECIPE": name, "BUCKET_ROOTS": "file:///data", "ENCODER_CHECKPOINT": "a", "COND_CHECKPOINT": "b",
-		})
+		environ := maps.Clone(neededModels)
+		environ["RECIPE"] = name
+		p, err := config.Parse[pipeline.Settings](environ)
 		if err != nil {
 			t.Errorf("RECIPE=%s: %v", name, err)
 			continue

@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/process/config"
 )
 
 func newVocabCommand() *cobra.Command {
@@ -70,10 +71,11 @@ func newHealthcheckCommand() *cobra.Command {
 				path = args[0]
 			}
 			name := "HEALTH_ADDR"
-			if os.Getenv(name) == "" {
+			environ := config.Environ()
+			if environ[name] == "" {
 				name = "HTTP_ADDR"
 			}
-			return healthcheck(cmd.Context(), name, os.Getenv(name), path)
+			return healthcheck(cmd.Context(), name, environ[name], path)
 		},
 	}
 }

@@ -30,11 +30,11 @@ import (
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
-// Settings holds the settings of all five stages in one process.
+// Settings holds the settings of all five stages in one process. Its fields are the sections of a settings file.
 type Settings struct {
-	Process       service.Process
+	Process       service.Process `section:"-"`
 	Stream        stream.Config
-	Device        device.Settings
+	Device        device.Settings `section:"-"`
 	Encoder       encoderservice.Settings
 	Indexer       indexerservice.Settings
 	Grouper       grouperservice.Settings

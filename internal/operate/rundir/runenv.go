@@ -135,7 +135,7 @@ func environWith(path string, leftOut func(name string) bool) (map[string]string
 // EnvironIn returns the environment and, where it has none, the settings in the run.env of dir. Since the folder may
 // come from a stranger, addresses and secrets of the file are ignored.
 func EnvironIn(dir string) (map[string]string, error) {
-	path := EnvFile(dir, os.Getenv("NAMESPACE"))
+	path := EnvFile(dir, config.Environ()["NAMESPACE"])
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		path = ""
 	}

@@ -2,14 +2,18 @@
 //
 // A settings struct has exported fields with the tags of caarlos0/env (env, envDefault, envPrefix), and two of ours:
 // desc describes the setting, and secret:"true" keeps its value out of logs and errors. [Parse] fills such a struct,
-// [Redacted] prepares it for the log, and [Table] is the table of docs/settings.md, so that none of the three can
+// [Redacted] prepares it for the log, and [Tables] are those of docs/settings.md, so that none of the three can
 // contradict another. Passwords in URLs appear in no log and no error, and [Parse] refuses control characters.
+//
+// A file in TOML may give the same settings (see [Use]). What may stand in it follows from the same structs: [Sections]
+// splits them, and every program has [Names] of them in it, also one without the stages' structs. The environment wins
+// over the file, the file over the recipe, and the recipe over defaults.
 //
 // Cores know no variables: their errors name fields of their options (see internal/base/invalid). A settings struct has
 // fields of the same names, and [Variables] replaces them by their variables.
 //
 // The same environment always gives the same result and the same errors in the same order. Only [Environ] reads the
-// process's environment; everything else is a function of its arguments.
+// process's environment; everything else is a function of its arguments, and of the file of [Use] where errors name lines.
 package config
 
 import (
@@ -28,26 +32,44 @@ import (
 	"github.com/pairstream/pairstream/internal/process/recipe"
 )
 
-// Environ returns the process's environment, in the form that [Parse] takes.
-func Environ() map[string]string { return env.ToMap(os.Environ()) }
+// Environ returns the process's environment and, where it has none, the settings of the file of [Use], in the form that
+// [Parse] takes. An empty variable counts as not set.
+func Environ() map[string]string {
+	environ := env.ToMap(os.Environ())
+	for variable, s := range inUse.settings {
+		if environ[variable] == "" {
+			environ[variable] = s.value
+		}
+	}
+	return environ
+}
 
 // Parse fills a T from environ and, for unset variables, from its recipe (see internal/process/recipe). A setting that
 // does not parse is an error of one line with the variable, its value and the wanted form; several are joined. Then
 // Parse calls Validate() error of every struct of settings that has it, T first, then the structs in it.
 func Parse[T any](environ map[string]string) (T, error) {
-	var cfg, none T
-	environ, err := recipe.Overlay(environ)
+	var none T
+	cfg, err := fill[T](environ)
+	if err == nil {
+		err = validate(reflect.ValueOf(&cfg).Elem(), "")
+	}
 	if err != nil {
-		return none, err
+		return none, redacted(inUse.located(environ, err))
+	}
+	return cfg, nil
+}
+
+// fill is Parse without Validate.
+func fill[T any](environ map[string]string) (cfg T, err error) {
+	environ, err = recipe.Overlay(environ)
+	if err != nil {
+		return cfg, err
 	}
 	if err := legible(reflect.TypeFor[T](), environ); err != nil {
-		return none, err
+		return cfg, err
 	}
 	if err := env.ParseWithOptions(&cfg, parseOptions(environ, "")); err != nil {
-		return none, redacted(explain(reflect.TypeFor[T](), environ, err))
-	}
-	if err := validate(reflect.ValueOf(&cfg).Elem(), ""); err != nil {
-		return none, redacted(err)
+		return cfg, explain(reflect.TypeFor[T](), environ, err)
 	}
 	return cfg, nil
 }
@@ -193,6 +215,7 @@ func appendFields(out []field, t reflect.Type, prefix string, index []int) []fie
 			out = append(out, field{
 				Setting: Setting{
 					Variable: prefix + key,
+					Form:     formOf(sf.Type),
 					Default:  sf.Tag.Get("envDefault"),
 					Meaning:  sf.Tag.Get("desc"),
 					Required: isRequired(options) && sf.Tag.Get("envDefault") == "",

@@ -169,18 +169,18 @@ func TestParseValidatesByPointer(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	got := Table(&connection{}, struct {
+	got := table(Settings(&connection{}, struct {
 		Again connection
 		Model string `env:"MODEL,required" desc:"checkpoint\nfile"`
 		Empty string `env:"EMPTY,notEmpty" envDefault:"x" desc:"kept"`
-	}{})
-	want := "| variable | default | meaning |\n|---|---|---|\n" +
-		"| `BROKERS` |  | host:port, comma separated |\n" +
-		"| `TIMEOUT` | `10s` | patience |\n" +
-		"| `PASSWORD` |  | never shown \\| anywhere |\n" +
-		"| `TOKEN` |  | another secret |\n" +
-		"| `MODEL` | *required* | checkpoint file |\n" +
-		"| `EMPTY` | `x` | kept |\n"
+	}{}))
+	want := "| variable | form | default | meaning |\n|---|---|---|---|\n" +
+		"| `BROKERS` | list |  | host:port, comma separated |\n" +
+		"| `TIMEOUT` | duration | `10s` | patience |\n" +
+		"| `PASSWORD` | text |  | never shown \\| anywhere |\n" +
+		"| `TOKEN` | text |  | another secret |\n" +
+		"| `MODEL` | text | *required* | checkpoint file |\n" +
+		"| `EMPTY` | text | `x` | kept |\n"
 	if got != want {
 		t.Errorf("table\n%s\nwant\n%s", got, want)
 	}

@@ -12,6 +12,7 @@ import (
 // Setting describes one variable.
 type Setting struct {
 	Variable string
+	Form     string // form of its value in a file
 	Default  string
 	Meaning  string
 	Required bool
@@ -37,11 +38,11 @@ func Settings(structs ...any) []Setting {
 	return out
 }
 
-// Table returns a Markdown table of the settings of structs.
-func Table(structs ...any) string {
+// table returns a Markdown table of settings.
+func table(settings []Setting) string {
 	var b strings.Builder
-	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
-	for _, s := range Settings(structs...) {
+	b.WriteString("| variable | form | default | meaning |\n|---|---|---|---|\n")
+	for _, s := range settings {
 		value := ""
 		switch {
 		case s.Required:
@@ -49,7 +50,7 @@ func Table(structs ...any) string {
 		case s.Default != "":
 			value = "`" + s.Default + "`"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Variable, cell(value), cell(s.Meaning))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Variable, s.Form, cell(value), cell(s.Meaning))
 	}
 	return b.String()
 }

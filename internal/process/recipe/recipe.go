@@ -37,6 +37,11 @@ type Value struct {
 	ofStep   bool   // the value is for a whole step, whose STEP_BATCHES mini-batches share it
 }
 
+// Derived reports whether the value may depend on other settings.
+func (v Value) Derived() bool {
+	return v.epochs > 0 || v.ofBatch || v.ofStep || v.Variable == "LR_WARMUP_STEPS" || v.Variable == "TEXTS"
+}
+
 // Names lists the recipes, in the order of the papers.
 func Names() []string {
 	return []string{"albef", "tcl", "grit-vlp", "mafa", "mafa-printed", "gpn-s", "gpn-s-tcl"}

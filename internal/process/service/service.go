@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/base/display"
@@ -38,7 +39,7 @@ type Process struct {
 	HTTPAddr   string `env:"HTTP_ADDR" desc:"address of /metrics, /healthz and /readyz, such as :9090; empty: none"`
 	HealthAddr string `env:"HEALTH_ADDR" desc:"address of /healthz and /readyz alone, which readers of metrics cannot keep busy; empty: none"`
 	Pprof      bool   `env:"HTTP_PPROF" envDefault:"false" desc:"serve profiles under /debug/pprof"`
-	Recipe     string `env:"RECIPE" envDefault:"mafa" desc:"paper whose settings hold where the environment sets none: albef, tcl, grit-vlp, mafa, mafa-printed, gpn-s or gpn-s-tcl; pairstream settings --recipe NAME prints them"`
+	Recipe     string `env:"RECIPE" envDefault:"mafa" desc:"paper whose settings hold where nothing else is set: albef, tcl, grit-vlp, mafa, mafa-printed, gpn-s or gpn-s-tcl; pairstream settings --recipe NAME prints them"`
 }
 
 // Validate returns every invalid setting, joined.
@@ -117,7 +118,7 @@ func ValidateRecords(stage any, most int) error {
 // NoFacts are the facts of a program without tensors.
 func NoFacts() []string { return nil }
 
-// Main parses the environment, connects to the log and runs a stage as a process, until the stage ends or a signal
+// Main reads the settings from the environment and the file of --config, connects to the log and runs a stage as a process, until the stage ends or a signal
 // comes. It exits with 0 after a clean end, otherwise with 1 and one clear line for each problem. `NAME --version`
 // prints the build, with facts.
 func Main[S any](name string, facts func() []string, run func(context.Context, *stream.Log, *Instruments, S) error) {
@@ -126,9 +127,37 @@ func Main[S any](name string, facts func() []string, run func(context.Context, *
 	}
 	LimitMemory(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := runAlone(ctx, name, run)
+	err := useArgs(name, os.Args[1:])
+	switch {
+	case errors.Is(err, pflag.ErrHelp): // Parse has printed it
+		err = nil
+	case err == nil:
+		err = runAlone(ctx, name, run)
+	}
 	stop()
 	Exit(name, err)
+}
+
+// The flag of every program that names a file of settings.
+const (
+	ConfigFlag  = "config"
+	ConfigUsage = "`FILE` of settings in TOML, below the environment"
+)
+
+// useArgs reads the arguments of a stage, which has one flag.
+func useArgs(name string, args []string) error {
+	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	path := flags.String(ConfigFlag, "", ConfigUsage)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return fmt.Errorf("got the argument %q, want: %s [--%s FILE]", flags.Arg(0), name, ConfigFlag)
+	case flags.Changed(ConfigFlag):
+		return config.Use(*path)
+	}
+	return nil
 }
 
 func runAlone[S any](ctx context.Context, name string, run func(context.Context, *stream.Log, *Instruments, S) error) error {
