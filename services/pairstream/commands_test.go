@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,27 @@ func TestCommandsStandInGroups(t *testing.T) {
 	for name := range listed {
 		if !found[name] && name != "completion" {
 			t.Errorf("a group has %s, which is no command", name)
+		}
+	}
+}
+
+// TestEveryCommandHasAnExample has every flag of an example read by the command that it names.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	for _, g := range groups {
+		for _, e := range g.entries {
+			cmd, rest, err := newRoot().Find(strings.Fields(e.example))
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err == nil {
+				err = errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateArgs(cmd.Flags().Args()))
+			}
+			if err != nil || !strings.HasPrefix(cmd.CommandPath()+" ", "pairstream "+e.name+" ") || !cmd.Runnable() {
+				t.Errorf("the example of %s is %q, which is %s: %v", e.name, e.example, cmd.CommandPath(), err)
+			}
+			if said := mustCommand(t, e.name, "--help"); !strings.Contains(said, "Examples:\n  pairstream "+e.example+"\n") {
+				t.Errorf("%s --help does not show %q:\n%s", e.name, e.example, said)
+			}
 		}
 	}
 }
