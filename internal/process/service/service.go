@@ -83,13 +83,13 @@ func NewRuntime(log *slog.Logger) Runtime {
 	return Runtime{Log: log, Registry: r, Ready: new(Readiness)}
 }
 
-// LogStart logs the effective settings, and their differences from the recipe.
-func (rt Runtime) LogStart(cfg any, environ map[string]string) error {
+// LogStart logs the effective settings, and at level info their differences from the recipe.
+func (rt Runtime) LogStart(level slog.Level, cfg any, environ map[string]string) error {
 	differences, err := recipe.Differences(environ)
 	if err != nil {
 		return err
 	}
-	rt.Log.Info("starting", keyConfig, config.Redacted(cfg))
+	rt.Log.Log(context.Background(), level, "starting", keyConfig, config.Redacted(cfg))
 	if len(differences) > 0 {
 		rt.Log.Info("settings differ from the recipe", keyDifferences, strings.Join(differences, "; "))
 	}
@@ -167,7 +167,7 @@ func runAlone[S any](ctx context.Context, name string, run func(context.Context,
 		return err
 	}
 	rt := NewRuntime(cfg.Process.NewLogger(os.Stderr).With(keyStage, name))
-	if err := errors.Join(config.TellRemoved(os.Stderr, environ), rt.LogStart(cfg, environ)); err != nil {
+	if err := errors.Join(config.TellRemoved(os.Stderr, environ), rt.LogStart(slog.LevelInfo, cfg, environ)); err != nil {
 		return err
 	}
 	return Serve(ctx, cfg.Process, rt, func(ctx context.Context) error {
