@@ -41,7 +41,7 @@ say "wheels"
 
 stamp=github.com/pairstream/pairstream/internal/base/version
 build() { # CGO_ENABLED, output, package
-	CGO_ENABLED=$1 GOFLAGS="-buildvcs=false -trimpath" for_target go build -tags disable_grpc_modules \
+	CGO_ENABLED=$1 GOFLAGS="-buildvcs=false -trimpath" for_target go build -tags disable_grpc_modules,netgo,osusergo \
 		-ldflags "-s -w -buildid= -X $stamp.stamp=$version -X $stamp.commit=$commit" -o "$2" "$3"
 }
 mkdir -p "$work/bin/static" "$work/bin/shared"

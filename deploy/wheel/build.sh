@@ -45,7 +45,7 @@ esac
 echo "wheel: building the programs for $ARCH on PyTorch $torch"
 export GOFLAGS="-buildvcs=false -trimpath"
 build() { # CGO_ENABLED, name
-	CGO_ENABLED=$1 for_target go build -tags disable_grpc_modules \
+	CGO_ENABLED=$1 for_target go build -tags disable_grpc_modules,netgo,osusergo \
 		-ldflags "-s -w -buildid= -X $stamp.stamp=v$version -X $stamp.commit=$COMMIT -extldflags=-L$work/lib" \
 		-o "$work/$2" ./services/pairstream
 }

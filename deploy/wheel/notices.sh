@@ -11,7 +11,7 @@ for package in libfaiss-dev libturbojpeg0-dev; do
 done
 printf '==== Go %s\n\n' "$(go env GOVERSION)"
 cat "$(go env GOROOT)/LICENSE"
-go list -tags disable_grpc_modules -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./services/pairstream | LC_ALL=C sort -u | while read -r path version dir; do
+go list -tags disable_grpc_modules,netgo,osusergo -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./services/pairstream | LC_ALL=C sort -u | while read -r path version dir; do
 	printf '\n==== %s %s\n\n' "$path" "$version"
 	found=
 	for file in "$dir"/*LICEN[SC]E* "$dir"/*licen[sc]e* "$dir"/COPYING* "$dir"/NOTICE*; do

@@ -119,7 +119,7 @@ func escape(path string) string {
 // copyCompiled copies the entries of all packages that the given ones need. The first half of a build ID is the
 // beginning of the entry's name, in another alphabet.
 func copyCompiled(to, from, dir, env string, packages []string) error {
-	list := append([]string{"list", "-trimpath", "-tags", "disable_grpc_modules", "-export", "-deps", "-f", "{{with .BuildID}}{{.}} {{$.Export}}{{end}}"}, packages...)
+	list := append([]string{"list", "-trimpath", "-tags", "disable_grpc_modules,netgo,osusergo", "-export", "-deps", "-f", "{{with .BuildID}}{{.}} {{$.Export}}{{end}}"}, packages...)
 	out, err := goOutput(dir, []string{env}, list...)
 	if err != nil {
 		return err
