@@ -32,6 +32,7 @@ from ..picture import decode
 from ..records import MAX_IMAGE_BYTES, ImageRef
 from ..rng import Generator
 from . import variation
+from .disk import Disk
 
 Transform = Callable[[Image.Image, Generator], Tensor]
 
@@ -47,16 +48,24 @@ class Images:
     roots are the places that references may name, such as file:///data or s3://bucket/prefix; by default those of the
     variable BUCKET_ROOTS, and without it every place on this machine and in stores. No link leads out of a root. An image that is not there for good raises ImageError. A bucket that
     fails is asked again for timeout seconds; then BucketError. Safe for several threads.
+
+    disk names a folder that keeps the images of buckets, up to disk_bytes, for the epochs and runs that follow; the processes of a
+    machine share it.
     """
 
-    def __init__(self, *, roots: Sequence[str] | None = None, cache_bytes: int = 256 << 20, timeout: float = 60.0) -> None:
+    def __init__(
+        self, *, roots: Sequence[str] | None = None, cache_bytes: int = 256 << 20, timeout: float = 60.0,
+        disk: str | os.PathLike[str] | None = None, disk_bytes: int = 64 << 30,
+    ) -> None:  # fmt: skip
         if roots is None:
             roots = [r for r in os.environ.get("BUCKET_ROOTS", "").split(",") if r]
         self.roots = tuple(_split(r.strip().rstrip("/") + "/") for r in roots)
         self.cache_bytes, self.timeout = cache_bytes, timeout
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
         self._size = 0
+        self._runs: dict[_Range, _Run] = {}
         self._lock = threading.Lock()
+        self.disk = None if disk is None else Disk(disk, disk_bytes)
 
     def read(self, ref: ImageRef, image: bytes) -> bytes:
         """Return the encoded bytes of an image, whose id must be image, or of the copy that ref names by its own hash."""
@@ -71,6 +80,8 @@ class Images:
             raise type(err)(f"reading image {image.hex()} of {ref.size} bytes at {ref.offset} of {ref.uri}: {err}") from err
         if not ref.uri.startswith("file:"):  # the system keeps what lies in files
             self._keep(wanted, data)
+            if self.disk is not None:
+                self.disk.put(wanted, data)
         return data
 
     def _read(self, ref: ImageRef, wanted: bytes) -> bytes:
@@ -81,14 +92,30 @@ class Images:
             if wanted in self._kept:
                 self._kept.move_to_end(wanted)
                 return self._kept[wanted]
-        return self._fetch(*place, ref)
+            run = self._runs.pop((ref.uri, ref.offset, ref.size), None)
+        if self.disk is not None and place[0] != "file" and (data := self.disk.get(wanted)) is not None:
+            if image_id(data) == wanted:
+                return data
+            self.disk.drop(wanted)
+        if run is None:
+            return self._fetch(*place, ref)
+        with run.lock:
+            if run.data is None:
+                run.data = self._fetch(*place, ImageRef(uri=ref.uri, offset=run.start, size=run.stop - run.start))
+            return run.data[ref.offset - run.start :][: ref.size]
 
     def decode(self, ref: ImageRef, image: bytes) -> Image.Image:
         """Return an image as RGB, over white and upright, as the stages see it (`pairstream.picture`)."""
         return decode(self.read(ref, image))
 
-    def announce(self, refs: Iterable[ImageRef]) -> None:
-        """Let the system begin to read what lies in files. One that is not there is a matter of read."""
+    def announce(self, refs: Sequence[ImageRef], ids: Sequence[bytes] = ()) -> None:
+        """Let the system begin to read what lies in files. One that is not there is a matter of read.
+
+        With the images' ids beside refs, neighbours in a tar of a bucket will be read at once, unless they are kept.
+        """
+        with self._lock:
+            missing = [ref for ref, image in zip(refs, ids, strict=False) if not ref.uri.startswith("file:") and ref.bytes_id(image) not in self._kept]
+            self._runs = _joined(missing)
         if not hasattr(os, "posix_fadvise"):
             return
         ranges: dict[str, list[ImageRef]] = {}
@@ -151,11 +178,40 @@ class Images:
 
     def __getstate__(self) -> dict[str, Any]:
         """Go to a worker process without the lock and without what is kept."""
-        return self.__dict__ | {"_lock": None, "_kept": OrderedDict(), "_size": 0}
+        return self.__dict__ | {"_lock": None, "_kept": OrderedDict(), "_size": 0, "_runs": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
+
+
+_Range = tuple[str, int, int]  # an object, offset and size
+_GAP = 64 << 10  # bytes between two images that are read as well, rather than asking twice
+_RUN = 8 << 20  # most bytes that are read at once
+
+
+class _Run:
+    """Images of an object that are neighbours. The first one that is read brings them all."""
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start, self.stop = start, stop
+        self.data: bytes | None = None
+        self.lock = threading.Lock()
+
+
+def _joined(refs: Iterable[ImageRef]) -> dict[_Range, _Run]:
+    """Join neighbours into runs. Images that have none are in no run."""
+    runs: dict[_Range, _Run] = {}
+    last: _Range | None = None
+    for at in sorted({(r.uri, r.offset, r.size) for r in refs if 0 < r.size <= MAX_IMAGE_BYTES}):
+        uri, offset, size = at
+        if last is not None and last[0] == uri:
+            run = runs.get(last) or _Run(last[1], last[1] + last[2])
+            if offset - run.stop <= _GAP and offset + size - run.start <= _RUN:
+                run.stop = max(run.stop, offset + size)
+                runs[last] = runs[at] = run
+        last = at
+    return runs
 
 
 @functools.lru_cache(maxsize=4096)

@@ -28,8 +28,9 @@ class Loading:
     def load(self, record: ScoredBatch, pool: ThreadPoolExecutor, alone: bool) -> Batch:
         """Read the images of a mini-batch, and make it what a model takes. alone: with as many processes as processors."""
         gone = {(m.sample, m.positive): m.reason for m in record.masked}
-        refs = [s.image for s in record.samples] + [s.positive.image for s in record.samples if self.positives and s.positive]
-        self.images.announce(refs)
+        asked = [(s.image, s.image_id) for s in record.samples] + [(s.positive.image, s.positive.image_id) for s in record.samples if self.positives and s.positive]
+        refs = [ref for ref, _ in asked]
+        self.images.announce(refs, [image for _, image in asked])
         # Threads wait for buckets. On one processor and with files, they would do nothing but wait for one another.
         each = map if alone and all(r.uri.startswith("file:") for r in refs) else pool.map
         shape = self.transform.shape if isinstance(self.transform, Sized) else None
