@@ -144,7 +144,25 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 	p := &planning{sources: paths, input: in, out: out, environ: environ, stages: pipeline.NewStages()}
 	p.settings, err = config.Parse[pipeline.Settings](environ)
 	p.settings.Discriminator.KeepCandidates = true
+	p.boundCaches()
 	return p, errors.Join(err, modelsAreThere(environ, p.settings.Discriminator.Candidates))
+}
+
+// Most memory of what a run keeps to save time, over all lanes. Data that is larger than a cache is decoded again in
+// each epoch, whatever the size of the cache.
+const (
+	mostImageBytes   = 64 << 20 // decoded
+	mostEncodedBytes = 64 << 20 // images and texts of Con-D
+	mostScores       = 1 << 20  // of Con-D, about 50 bytes each
+)
+
+// boundCaches bounds the caches of the stages, which run in one process here and see every pair of the data.
+func (p *planning) boundCaches() {
+	lanes := max(1, p.settings.Stream.Lanes)
+	images := min(mostImageBytes, device.CacheBytes())
+	p.settings.Encoder.Bucket.CacheBytes, p.settings.Discriminator.Bucket.CacheBytes = images, images
+	p.settings.Discriminator.KeepBytes = max(1, min(mostEncodedBytes, service.CacheBytes(4))/int64(lanes))
+	p.settings.Discriminator.Keep = max(1, mostScores/lanes)
 }
 
 func (p *planning) run(ctx context.Context) error {

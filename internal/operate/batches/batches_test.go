@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,6 +29,23 @@ func TestPlanReadsTombstonesOfAFolder(t *testing.T) {
 	for folder, want := range map[string]int{dir: 1, t.TempDir(): 0} {
 		if notes, err := readForgotten(t.Context(), map[string]string{}, folder); err != nil || len(notes) != want || (forgottenDigest(notes) == "") != (want == 0) {
 			t.Errorf("%s: tombstones %v, %v, want %d", folder, notes, err, want)
+		}
+	}
+}
+
+// TestCachesOfAPlanAreBounded has one lane and many. What all lanes keep together stays the same.
+func TestCachesOfAPlanAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	o := scenes.Defaults()
+	o.Scenes = 2
+	must.Do(t, scenes.WriteDir(t.Context(), dir, o, nil))
+	weights := filepath.Join(dir, "w.safetensors")
+	must.Do(t, os.WriteFile(weights, nil, 0o600))
+	for _, lanes := range []int{1, 16} {
+		p := must.Get(newPlanning([]string{dir}, filepath.Join(dir, "plan"), weights, map[string]string{"LANES": strconv.Itoa(lanes)}))(t)
+		d := p.settings.Discriminator
+		if kept := int64(lanes) * (d.KeepBytes + 50*int64(d.Keep)); kept > 128<<20 || kept < 100<<20 || d.Bucket.CacheBytes != 64<<20 || p.settings.Encoder.Bucket.CacheBytes != 64<<20 {
+			t.Errorf("with %d lanes Con-D keeps %d bytes beside %d of images, want 128 MiB at most beside 64", lanes, kept, d.Bucket.CacheBytes)
 		}
 	}
 }
