@@ -237,13 +237,13 @@ helm-readme: ## write the chart's README anew from its values
 	cd deploy/test && go test -count=1 ./chart -run TestReadmeIsMadeFromValues -rewrite
 
 $(TOOLS)/helm:
-	GOBIN=$(TOOLS) go install helm.sh/helm/v3/cmd/helm@v3.19.0
+	GOBIN=$(TOOLS) go install helm.sh/helm/v3/cmd/helm@v3.22.0
 
 $(TOOLS)/kubeconform:
 	GOBIN=$(TOOLS) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 
 $(TOOLS)/cyclonedx-gomod:
-	GOBIN=$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0
+	GOBIN=$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 
 $(TOOLS)/versitygw:
 	GOBIN=$(TOOLS) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
@@ -252,7 +252,7 @@ $(TOOLS)/fake-gcs-server:
 	GOBIN=$(TOOLS) go install github.com/fsouza/fake-gcs-server@v1.56.1
 
 $(TOOLS)/govulncheck:
-	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@v1.1.4
+	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

@@ -46,7 +46,7 @@ func refuseTree[T any](want string) func(*jsontext.Decoder, *T) error {
 		if kind := d.PeekKind(); kind == '[' || kind == '{' {
 			return fmt.Errorf("a list or an object, want %s", want)
 		}
-		return json.SkipFunc
+		return errors.ErrUnsupported
 	}
 }
 

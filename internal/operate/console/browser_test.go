@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
@@ -65,13 +66,19 @@ func newBrowser(t *testing.T, width, height int64, dark bool) *browser {
 	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(cancel)
 	b := &browser{t: t, ctx: ctx}
-	chromedp.ListenTarget(ctx, b.listen)
+	must.Do(t, chromedp.Listen(ctx, b.listen))
 	scheme := "light"
 	if dark {
 		scheme = "dark"
 	}
-	b.do(chromedp.EmulateViewport(width, height), log.Enable(),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}))
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}
+	b.do(chromedp.EmulateViewport(width, height), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, t, log.Enable, cdp.Empty{}); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
+		return err
+	}))
 	return b
 }
 
@@ -81,21 +88,27 @@ func (b *browser) listen(event any) {
 	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:
-		b.problems = append(b.problems, e.ExceptionDetails.Error())
+		b.problems = append(b.problems, (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
 	case *runtime.EventConsoleAPICalled:
-		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
 			b.problems = append(b.problems, fmt.Sprintf("console.%s", e.Type))
 		}
 	case *log.EventEntryAdded:
-		if e.Entry.Level == log.LevelError || e.Entry.Level == log.LevelWarning {
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
 			b.problems = append(b.problems, e.Entry.Text+" "+e.Entry.URL)
 		}
 	}
 }
 
-func (b *browser) do(actions ...chromedp.Action) {
+func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	must.Do(b.t, chromedp.Run(b.ctx, actions...))
+	must.Do(b.t, chromedp.Do(b.ctx, actions...))
+}
+
+// shot takes a picture of the window, as PNG.
+func (b *browser) shot() []byte {
+	b.t.Helper()
+	return must.Get(chromedp.Run(b.ctx, chromedp.CaptureScreenshot()))(b.t)
 }
 
 // open loads a page and waits until its script has drawn.
@@ -109,8 +122,7 @@ func (b *browser) open(url string) {
 // until waits for an expression to be true.
 func (b *browser) until(expression string) {
 	b.t.Helper()
-	var ok bool
-	if err := chromedp.Run(b.ctx, chromedp.Poll(expression, &ok, chromedp.WithPollingTimeout(60*time.Second), chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
+	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(60*time.Second), chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
 		b.t.Fatalf("waiting for %s: %v", expression, err)
 	}
 }
@@ -118,9 +130,7 @@ func (b *browser) until(expression string) {
 // eval returns what an expression gives.
 func eval[T any](b *browser, expression string) T {
 	b.t.Helper()
-	var v T
-	b.do(chromedp.Evaluate(expression, &v, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
-	return v
+	return must.Get(chromedp.Run(b.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise)))(b.t)
 }
 
 // check fails when the browser complained, the page is wider than the window, or axe has serious findings.
@@ -148,7 +158,7 @@ func (b *browser) axe() []string {
 		b.t.Fatal("PAIRSTREAM_AXE is empty: make test-console sets it")
 	}
 	source := must.Get(os.ReadFile(path))(b.t)
-	b.do(chromedp.Evaluate(string(source)+";0", nil))
+	eval[int](b, string(source)+";0")
 	raw := eval[string](b, `axe.run(document, {resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations.filter(v => v.impact === "serious" || v.impact === "critical").
 		map(v => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160)).join(" | "))))`)
 	var list []string
@@ -198,9 +208,20 @@ func TestBrowserShots(t *testing.T) {
 		"flow": "/", "training": "/training", "group": "/groups/0/0", "batch": "/groups/0/0/batches/3/2", "connections": "/connections/0/0", "pair": pair, "dead-letters": "/dead-letters",
 	} {
 		b.open(*shotsOf + path)
-		var shot []byte
-		b.do(chromedp.Sleep(2500*time.Millisecond), chromedp.CaptureScreenshot(&shot))
-		must.Do(t, os.WriteFile(filepath.Join(*shots, name+".png"), shot, 0o644))
+		b.do(chromedp.Sleep(2500 * time.Millisecond))
+		must.Do(t, os.WriteFile(filepath.Join(*shots, name+".png"), b.shot(), 0o644))
+	}
+}
+
+// Without this, a browser that says nothing would pass every check.
+func TestBrowserComplaintsAreHeard(t *testing.T) {
+	b := newBrowser(t, 400, 300, false)
+	b.do(chromedp.Navigate("data:text/html,<main>"))
+	eval[bool](b, `(console.error("a line"), setTimeout(() => { throw new Error("a fault") }), new Promise(r => setTimeout(r, 100, true)))`)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.problems) != 2 || b.problems[0] != "console.error" || !strings.Contains(b.problems[1], "a fault") {
+		t.Errorf("the browser complained %q, want an error line and a fault", b.problems)
 	}
 }
 
@@ -231,8 +252,8 @@ document.querySelectorAll(".lead[class*=state-]").forEach(e => e.style.display =
 // compare compares the window with a stored screenshot, small and grey: fonts may differ a little, places may not.
 func (b *browser) compare(name string) {
 	b.t.Helper()
-	var shot []byte
-	b.do(chromedp.Evaluate(hide+";"+settle+";0", nil), chromedp.CaptureScreenshot(&shot))
+	eval[int](b, hide+";"+settle+";0")
+	shot := b.shot()
 	m := must.Get(png.Decode(bytes.NewReader(shot)))(b.t)
 	got := shrink(m)
 	path := filepath.Join("testdata", "screens", name+".png")
