@@ -3,19 +3,23 @@ package model
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/content/imaging"
 	"github.com/pairstream/pairstream/internal/content/token"
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// Encoder embeds images and captions as unit vectors of one space. It runs a network's two towers on batches of one
-// fixed size and fills the last batch of a call with blanks. The size decides how libtorch divides the work, and so the
-// last bits of the results. With a fixed size a row's bits depend on its input alone (invariant 4 of the package). A
-// call with few inputs costs as much as a full batch.
+// Encoder embeds images and captions as unit vectors of one space. A row's bits depend on its input alone (invariant 4
+// of the package). On a CPU the package torch computes each row by itself, so a batch has as many rows as there are
+// inputs, and a caption as many tokens as it needs. On a GPU, and for a TorchScript program, the size of a batch decides
+// how libtorch divides the work. There all batches have one size and all captions one length, filled up with blanks, and
+// a call with few inputs costs as much as a full batch.
 type Encoder struct {
 	worker      *torch.Worker
 	towers      towers
+	apart       bool // rows are computed apart
 	batch       int
 	dim         int
 	size        imaging.Preprocess
@@ -29,6 +33,7 @@ type towers struct {
 	// tokens returns a caption's ids, at least one and at most length of them.
 	tokens func(caption string) []int32
 	length int
+	script bool  // a program of others, which may join rows and want all length tokens
 	fill   int32 // id after the end of a text
 	free   func()
 }
@@ -45,18 +50,28 @@ func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Pre
 		return nil, fmt.Errorf("making an encoder: a batch of %d, want at least 1", batch)
 	}
 	e := &Encoder{worker: w, towers: t, batch: batch, size: size, fingerprint: name}
+	if err := e.run(ctx, func(s *torch.Scope) error {
+		e.apart = s.LengthStep() == 1 && !t.script // the kernels that take any length compute rows apart
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("making an encoder: %w", err)
+	}
+	rows := int64(e.places(1))
 	var dims [2]int
 	for i, tower := range []func(*torch.Scope) *torch.Tensor{
 		func(s *torch.Scope) *torch.Tensor {
 			side := int64(size.Size)
-			return e.images(s, s.Zeros(torch.Float32, int64(batch), 3, side, side))
+			return e.images(s, s.Zeros(torch.Float32, rows, 3, side, side))
 		},
-		func(s *torch.Scope) *torch.Tensor { return e.texts(s, nil) },
+		func(s *torch.Scope) *torch.Tensor {
+			empty := t.tokens("")
+			return e.texts(s, [][]int32{empty}, e.lengthFor(len(empty)))
+		},
 	} {
 		err := e.run(ctx, func(s *torch.Scope) error {
 			shape := tower(s).Shape()
-			if len(shape) != 2 || shape[0] != int64(batch) {
-				return fmt.Errorf("a tower gives shape %s, want %d rows", shapeString(shape), batch)
+			if len(shape) != 2 || shape[0] != rows {
+				return fmt.Errorf("a tower gives shape %s, want %d rows", shapeString(shape), rows)
 			}
 			dims[i] = int(shape[1])
 			return nil
@@ -112,11 +127,53 @@ func (e *Encoder) EncodeImages(ctx context.Context, pixels []byte, n int) ([]flo
 	})
 }
 
-// EncodeTexts maps captions to unit rows of Dim values.
+// EncodeTexts maps captions to unit rows of Dim values. Captions of one length share batches.
 func (e *Encoder) EncodeTexts(ctx context.Context, captions []string) ([]float32, error) {
-	return e.inBatches(ctx, len(captions), func(s *torch.Scope, from, to int) (*torch.Tensor, error) {
-		return e.texts(s, captions[from:to]), nil
-	})
+	out := make([]float32, len(captions)*e.dim)
+	ofLength := make(map[int][]int)
+	ids := make([][]int32, len(captions))
+	for i, c := range captions {
+		ids[i] = e.towers.tokens(c)
+		length := e.lengthFor(len(ids[i]))
+		ofLength[length] = append(ofLength[length], i)
+	}
+	for _, length := range slices.Sorted(maps.Keys(ofLength)) {
+		members := ofLength[length]
+		rows, err := e.inBatches(ctx, len(members), func(s *torch.Scope, from, to int) (*torch.Tensor, error) {
+			texts := make([][]int32, 0, to-from)
+			for _, i := range members[from:to] {
+				texts = append(texts, ids[i])
+			}
+			return e.texts(s, texts, length), nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("captions of up to %d tokens: %w", length, err)
+		}
+		for k, i := range members {
+			copy(out[i*e.dim:(i+1)*e.dim], rows[k*e.dim:(k+1)*e.dim])
+		}
+	}
+	return out, nil
+}
+
+// lengthStep is the distance between the lengths of captions. A smaller one saves padding, and makes more batches, in
+// which a processor of many cores has less to divide.
+const lengthStep = 4
+
+// lengthFor returns the length to which a text of so many tokens is filled up. It is a function of the text alone.
+func (e *Encoder) lengthFor(tokens int) int {
+	if !e.apart {
+		return e.towers.length
+	}
+	return min(e.towers.length, (tokens+lengthStep-1)/lengthStep*lengthStep)
+}
+
+// places returns the rows of a batch for n inputs.
+func (e *Encoder) places(n int) int {
+	if e.apart {
+		return n
+	}
+	return e.batch
 }
 
 // inBatches collects the rows of n inputs. Every batch is a separate job, so that others get their turn on the worker.
@@ -149,13 +206,14 @@ func (e *Encoder) run(ctx context.Context, fn func(*torch.Scope) error) error {
 
 // send starts to copy up to a batch of images to the device, and black ones for the free places.
 func (e *Encoder) send(pixels []byte) (*torch.Upload, error) {
-	if values := e.batch * e.size.Values(); len(pixels) < values {
+	places := e.places(len(pixels) / e.size.Values())
+	if values := places * e.size.Values(); len(pixels) < values {
 		full := make([]byte, values)
 		copy(full, pixels)
 		pixels = full
 	}
 	mean, std := e.size.Statistics()
-	return e.worker.UploadImages(pixels, e.batch, e.size.Size, torch.Normalization{Mean: mean, Std: std})
+	return e.worker.UploadImages(pixels, places, e.size.Size, torch.Normalization{Mean: mean, Std: std})
 }
 
 // images embeds a batch of images.
@@ -163,24 +221,22 @@ func (e *Encoder) images(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor {
 	return s.Normalize(e.towers.image(s, pixels), -1, unitFloor)
 }
 
-// texts embeds up to a batch of captions, and empty ones in the free places.
-func (e *Encoder) texts(s *torch.Scope, captions []string) *torch.Tensor {
-	n, length := int64(e.batch), int64(e.towers.length)
-	ids, mask := make([]int64, n*length), make([]int64, n*length)
-	for i := range e.batch {
-		caption := ""
-		if i < len(captions) {
-			caption = captions[i]
+// texts embeds up to a batch of texts, filled up to a length, and the empty one in the free places.
+func (e *Encoder) texts(s *torch.Scope, texts [][]int32, length int) *torch.Tensor {
+	for empty := e.towers.tokens(""); len(texts) < e.places(len(texts)); {
+		texts = append(texts, empty)
+	}
+	ids, mask := make([]int64, len(texts)*length), make([]int64, len(texts)*length)
+	for i, text := range texts {
+		for k := range length {
+			ids[i*length+k] = int64(e.towers.fill)
 		}
-		row := i * e.towers.length
-		for k := range e.towers.length {
-			ids[row+k] = int64(e.towers.fill)
-		}
-		for k, id := range e.towers.tokens(caption) {
-			ids[row+k], mask[row+k] = int64(id), 1
+		for k, id := range text {
+			ids[i*length+k], mask[i*length+k] = int64(id), 1
 		}
 	}
-	return s.Normalize(e.towers.text(s, s.Int64s(ids, n, length), s.Int64s(mask, n, length)), -1, unitFloor)
+	shape := []int64{int64(len(texts)), int64(length)}
+	return s.Normalize(e.towers.text(s, s.Int64s(ids, shape...), s.Int64s(mask, shape...)), -1, unitFloor)
 }
 
 // NewEncoder makes an encoder of a model, which the encoder then owns. The model must have its vocabulary.

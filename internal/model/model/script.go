@@ -73,6 +73,7 @@ func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o Scrip
 		},
 		length: o.TextTokens,
 		fill:   o.Words.FillID(),
+		script: true,
 		free:   script.Free,
 	}
 	size := o.Pictures
