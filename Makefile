@@ -123,7 +123,7 @@ experiments: build-lab ## repeat findings of the papers where the truth is known
 	@$(BIN)/lab/lab experiments --out lab/experiments/results $(ARGS)
 	@$(BIN)/lab/page
 
-first-models: build-lab ## make anew the first models that the demo and experiment X2 begin with; half an hour of one core
+first-models: build-lab ## make anew the first models that the demo and the experiments X2 and X14 begin with; two hours of one core
 	@TORCH_THREADS=1 $(BIN)/lab/lab experiments --first-models internal/demo/models
 
 test: setup ## run all tests of the product that need no external server; test-lab runs the lab's

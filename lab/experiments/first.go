@@ -13,7 +13,6 @@ import (
 
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
-	"github.com/pairstream/pairstream/internal/demo/models"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
@@ -80,25 +79,48 @@ func (f FirstModel) further(ctx context.Context, w *torch.Worker, d *data, weigh
 // cardSeed draws the scenes on which the card of the models measures them. No report and no training uses it.
 const cardSeed = 103
 
-// MakeModels trains the first model and Con-D that the demo and X2 begin with, into first.safetensors and
-// con-d.safetensors of a folder, and writes their card beside them. The same processor makes the same bytes.
+// modelPair is a first model and a Con-D of one world, with which the demo or an experiment begins.
+type modelPair struct {
+	folder      string // below that of all
+	first, cond FirstModel
+	space       int // search space of the card's mini-batches, in mini-batches
+	after       string
+}
+
+// modelPairs returns the pairs that the repository brings: that of X2, and that of the demo, which X14 has as well.
+func modelPairs() []modelPair {
+	x14 := newPartial(false, 1).Regime
+	return []modelPair{
+		{"", firstModel(), condModel(), 10, "[precision.md](precision.md) tells what the wrong connections above 0.9 of the Con-D of this release are.\n"},
+		{"partial", x14.First.version(0), x14.Conds[""].version(2), 50, ""},
+	}
+}
+
+// MakeModels trains the models with which the demo and X2 begin, into first.safetensors and con-d.safetensors of a
+// folder and of partial below it, and writes their cards beside them. The same processor makes the same bytes.
 func MakeModels(ctx context.Context, j Job, dir string) error {
-	for name, m := range map[string]FirstModel{"first.safetensors": firstModel(), "con-d.safetensors": condModel()} {
-		path := filepath.Join(dir, name)
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("making first models: %w", err)
+	for _, pair := range modelPairs() {
+		in := filepath.Join(dir, pair.folder)
+		for name, m := range map[string]FirstModel{"first.safetensors": pair.first, "con-d.safetensors": pair.cond} {
+			path := filepath.Join(in, name)
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("making first models: %w", err)
+			}
+			if err := m.train(ctx, j.Worker, path, j.Log); err != nil {
+				return err
+			}
 		}
-		if err := m.train(ctx, j.Worker, path, j.Log); err != nil {
+		if err := pair.writeCard(ctx, j, in); err != nil {
 			return err
 		}
 	}
-	return WriteCard(ctx, j, dir)
+	return nil
 }
 
-// WriteCard measures the models of a folder on scenes that neither has seen, and writes README.md.
-func WriteCard(ctx context.Context, j Job, dir string) (err error) {
-	j.Seed, j.Sizes = cardSeed, Sizes{Scenes: 2900, HeldOut: 500, FirstBatch: 48, Batch: 48, Space: 10, Epochs: 1}
-	s, err := j.setup(ctx, models.Scenes(0).Kinds)
+// writeCard measures the models of a folder on scenes that neither has seen, and writes README.md.
+func (pair modelPair) writeCard(ctx context.Context, j Job, dir string) (err error) {
+	j.Seed, j.Sizes = cardSeed, Sizes{Scenes: 2900, HeldOut: 500, FirstBatch: 48, Batch: 48, Space: pair.space, Epochs: 1}
+	s, err := j.setup(ctx, pair.first.Kinds)
 	if err != nil {
 		return err
 	}
@@ -114,7 +136,7 @@ func WriteCard(ctx context.Context, j Job, dir string) (err error) {
 	for _, m := range []struct {
 		name, path string
 		made       FirstModel
-	}{{"first", first, firstModel()}, {"con-d", cond, condModel()}} {
+	}{{"first", first, pair.first}, {"con-d", cond, pair.cond}} {
 		r, err := s.evaluate(ctx, m.path, ask)
 		if err != nil {
 			return err
@@ -133,12 +155,14 @@ func WriteCard(ctx context.Context, j Job, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\nCon-D on the two hardest candidates of every pair in GRIT's mini-batches, N = 48, M = 480. %.1f %% of them are true, and its "+
-		"AUC among them is %.3f:\n\n| above | precision | recall |\n|---|---|---|\n", 100*share(c.True, c.Candidates), c.AUC)
+	fmt.Fprintf(&b, "\nCon-D on the two hardest candidates of every pair in GRIT's mini-batches, N = 48, M = %d. %.1f %% of them are true, and its "+
+		"AUC among them is %.3f:\n\n| above | precision | recall |\n|---|---|---|\n", 48*pair.space, 100*share(c.True, c.Candidates), c.AUC)
 	for _, v := range c.Above {
 		fmt.Fprintf(&b, "| %.2f | %.3f | %.3f |\n", v.High, v.Precision, v.Recall)
 	}
-	b.WriteString("\n[precision.md](precision.md) tells what the wrong connections above 0.9 of the Con-D of this release are.\n")
+	if pair.after != "" {
+		b.WriteString("\n" + pair.after)
+	}
 	return atomicfile.Write(filepath.Join(dir, "README.md"), 0o644, func(w io.Writer) error {
 		_, err := io.WriteString(w, b.String())
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/demo/models/partial"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -12,7 +13,7 @@ import (
 
 // partialKinds are scenes whose captions omit things. Their words do not tell whether a caption is true of another
 // picture.
-var partialKinds = scenes.Kinds{Shapes: 8, Objects: 3, Large: true, Plain: true, Partial: true}
+var partialKinds = partial.Scenes(0).Kinds
 
 // newPartial returns X14: what connections are worth where truth needs the picture. Three first models and three Con-Ds
 // serve nine seeds, each pair of them one.

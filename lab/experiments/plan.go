@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
 	"github.com/pairstream/pairstream/internal/demo/models"
+	"github.com/pairstream/pairstream/internal/demo/models/partial"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/lab/experiments/evidence"
@@ -146,13 +147,18 @@ func (s *Shelf) model(ctx context.Context, w *torch.Worker, f FirstModel, log fu
 	return path, f.train(ctx, w, path, log)
 }
 
-// known returns the weights of the models that the demo brings. They need not be trained again.
+// known returns the weights of the models that the repository brings. They need not be trained again.
 func (f FirstModel) known() []byte {
+	pairs := modelPairs()
 	switch f {
-	case firstModel():
+	case pairs[0].first:
 		return models.First
-	case condModel():
+	case pairs[0].cond:
 		return models.ConD
+	case pairs[1].first:
+		return partial.First
+	case pairs[1].cond:
+		return partial.ConD
 	}
 	return nil
 }

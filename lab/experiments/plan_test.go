@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/demo/models"
+	"github.com/pairstream/pairstream/internal/demo/models/partial"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -321,16 +322,20 @@ func TestShippedModelsAreKnown(t *testing.T) {
 	for name, c := range map[string]struct {
 		made FirstModel
 		want []byte
-	}{"first": {firstModel(), models.First}, "con-d": {condModel(), models.ConD}, "another": {weak, nil}} {
+	}{"first": {firstModel(), models.First}, "con-d": {condModel(), models.ConD}, "another": {weak, nil},
+		"first of the demo": {modelPairs()[1].first, partial.First}, "con-d of the demo": {modelPairs()[1].cond, partial.ConD},
+	} {
 		if got := c.made.known(); !bytes.Equal(got, c.want) {
 			t.Errorf("%s: %d bytes, want %d others", name, len(got), len(c.want))
 		}
 	}
-	card := must.Get(os.ReadFile("../../internal/demo/models/README.md"))(t)
-	for _, m := range []FirstModel{firstModel(), condModel()} {
-		made, err := json.Marshal(m)
-		if err != nil || !bytes.Contains(card, made) {
-			t.Errorf("the card does not have %s (%v): make first-models makes the models anew", made, err)
+	for _, pair := range modelPairs() {
+		card := must.Get(os.ReadFile(filepath.Join("../../internal/demo/models", pair.folder, "README.md")))(t)
+		for _, m := range []FirstModel{pair.first, pair.cond} {
+			made, err := json.Marshal(m)
+			if err != nil || !bytes.Contains(card, made) {
+				t.Errorf("the card of %q does not have %s (%v): make first-models makes the models anew", pair.folder, made, err)
+			}
 		}
 	}
 }

@@ -23,6 +23,8 @@ func newDemoCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
+	f.BoolVar(&o.Partial, "partial", false, "scenes whose captions omit things, as in experiment X14, so that truth needs the picture")
+	cmd.MarkFlagsMutuallyExclusive("data", "partial")
 	f.StringVar(&o.Dir, "dir", "data/demo", "folder for the demo's files; it is emptied first if an earlier demo wrote it")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the scenes and of every run")
 	f.IntVar(&o.HeldOut, "holdout", 0, "images to keep back for evaluation; 0: 400 scenes, or a seventh of your images, at most 100")

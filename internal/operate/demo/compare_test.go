@@ -1,13 +1,18 @@
 package demo
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/demo/models"
+	"github.com/pairstream/pairstream/internal/demo/models/partial"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -20,7 +25,7 @@ func smallDemo(t *testing.T, environ map[string]string) *demo {
 	for name, value := range environ {
 		t.Setenv(name, value)
 	}
-	d := &demo{out: io.Discard, Options: Options{Dir: t.TempDir(), Seed: 3, Epochs: 1, HeldOut: 30}, plan: onScenes(3)}
+	d := &demo{out: io.Discard, Options: Options{Dir: t.TempDir(), Seed: 3, Epochs: 1, HeldOut: 30}, plan: onScenes(3, false)}
 	d.drawn = filepath.Join(d.Dir, "scenes")
 	d.Data = d.drawn
 	o := d.plan.scenes
@@ -80,6 +85,18 @@ func TestDemoSaysWhoWonAndThatOneSeedIsLittle(t *testing.T) {
 	} {
 		if got := won(c.arms); !strings.HasPrefix(got, c.want) || !strings.Contains(got, "cannot tell it from chance") {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// Each world of scenes brings its own models.
+func TestScenesBringTheirModels(t *testing.T) {
+	for omitting, want := range map[bool][2][]byte{false: {models.First, models.ConD}, true: {partial.First, partial.ConD}} {
+		d := &demo{Options: Options{Dir: t.TempDir()}, plan: onScenes(3, omitting), cache: shard.NewImages(nil, shard.ImagesOptions{})}
+		must.Do(t, d.bringModels())
+		first, cond := must.Get(os.ReadFile(d.weights()))(t), must.Get(os.ReadFile(d.cond()))(t)
+		if !bytes.Equal(first, want[0]) || !bytes.Equal(cond, want[1]) || d.plan.scenes.Kinds.Partial != omitting {
+			t.Errorf("captions that omit things, %t: scenes of %+v, or models of the other world", omitting, d.plan.scenes.Kinds)
 		}
 	}
 }

@@ -36,6 +36,7 @@ import (
 // Options select the data of the demo and the length of training.
 type Options struct {
 	Data    string // folder of tars; empty: scenes are generated
+	Partial bool   // the captions of the scenes omit things
 	Dir     string
 	Seed    uint64 // of the scenes and of the runs
 	HeldOut int    // images
@@ -233,7 +234,7 @@ func (d *demo) bringModels() error {
 		return err
 	}
 	d.images = d.cache.ForInput(size.ImageSize)
-	for path, weights := range map[string][]byte{d.weights(): models.First, d.cond(): models.ConD} {
+	for path, weights := range map[string][]byte{d.weights(): d.plan.first, d.cond(): d.plan.cond} {
 		if err := os.WriteFile(path, weights, 0o644); err != nil { //nolint:gosec // weights are no secret
 			return fmt.Errorf("writing the first models: %w", err)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/demo/duplicates"
 	"github.com/pairstream/pairstream/internal/demo/models"
+	"github.com/pairstream/pairstream/internal/demo/models/partial"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/process/config"
@@ -45,17 +46,23 @@ type plan struct {
 	groups   int     // of each lane
 	space    int     // search space of GRIT (M), in mini-batches
 	scenes   scenes.Options
+	first    []byte // weights that come with the scenes; nil: the data bring none
+	cond     []byte // Con-D's
 	settings map[string]string
 }
 
 // onScenes trains on drawings of three objects, as experiment X2 does: few captions are true of other pictures, and
 // many nearly are. Images are neither cropped nor flipped, because captions mention counts, left and right. There is no
-// dropout, because no drawing is seen often enough to be memorised, and no MLM, because the vocabulary is known.
-func onScenes(seed uint64) plan {
-	o := models.Scenes(seed)
+// dropout, because no drawing is seen often enough to be memorised, and no MLM, because the vocabulary is known. With
+// omitting, captions omit things, as in experiment X14, and the models are of that world.
+func onScenes(seed uint64, omitting bool) plan {
+	o, first, cond := models.Scenes(seed), models.First, models.ConD
+	if omitting {
+		o, first, cond = partial.Scenes(seed), partial.First, partial.ConD
+	}
 	o.Scenes, o.Side = 6000+sceneHoldOut, 96
 	return plan{
-		epochs: 8, rate: 5e-4, groups: 1, space: 10, scenes: o,
+		epochs: 8, rate: 5e-4, groups: 1, space: 10, scenes: o, first: first, cond: cond,
 		settings: map[string]string{
 			"AUGMENT_FLIP": "0", "AUGMENT_MIN_SCALE": "1", "DROPOUT": "0", "ITM_WEIGHT": "1", "MLM_WEIGHT": "0", "ITC_TARGETS": "onehot",
 		},
@@ -107,7 +114,7 @@ func (d *demo) prepare(ctx context.Context) error {
 	generated := d.Data == ""
 	d.plan = onPhotographs()
 	if generated {
-		d.plan, d.Data = onScenes(d.Seed), d.drawn
+		d.plan, d.Data = onScenes(d.Seed, d.Partial), d.drawn
 		d.HeldOut = cmp.Or(d.HeldOut, sceneHoldOut)
 	}
 	d.lengths()

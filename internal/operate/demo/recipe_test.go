@@ -88,7 +88,7 @@ func runsAreCompared(t *testing.T, d *demo) {
 
 // A demo with RECIPE trains with the recipe's losses, on scenes and on data of yours. Without it the demo has its own.
 func TestDemoKeepsTheLossesOfARecipe(t *testing.T) {
-	for kind, p := range map[string]plan{"scenes": onScenes(3), "photographs": onPhotographs()} {
+	for kind, p := range map[string]plan{"scenes": onScenes(3, false), "photographs": onPhotographs()} {
 		losses := func(t *testing.T) map[string]string {
 			t.Helper()
 			tar := filepath.Join(t.TempDir(), "pictures.tar")

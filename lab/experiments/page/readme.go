@@ -111,7 +111,7 @@ compares the words of two captions finds these false negatives as well as Con-D 
 // partialTable returns the table of X14, what became of its primary claims, and what the rule of equal words finds.
 func partialTable(r *evidence.Result, corrected map[string]float64) string {
 	text := fmt.Sprintf(`Means of %s seeds with three converged first models, on the same pairs and with equal steps. Captions omit things, so that
-truth needs the picture (%[2]smake experiments ARGS=--only=x14%[2]s):
+truth needs the picture (%[2]smake experiments ARGS=--only=x14%[2]s; %[2]spairstream demo --partial%[2]s shows one seed, with M = 480):
 
 `, strings.ToLower(number(len(r.Runs))), "`")
 	text += gainsTable{[]string{"itm_r1", "auc"}, []string{"R@1 re-ranked, %", "AUC of ITM, %"}, []evidence.Row{
