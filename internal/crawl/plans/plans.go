@@ -111,10 +111,6 @@ func Name(epoch, lane int32) string { return fmt.Sprintf("epoch-%03d-lane-%04d.p
 
 // Add writes the next mini-batch of the lane.
 func (w *Writer) Add(b *schemas.ScoredBatch) error {
-	f, err := w.of(b.Epoch)
-	if err != nil {
-		return err
-	}
 	rows := make([]Row, len(b.Samples))
 	m, high := int(b.M), w.high
 	if b.High > 0 {
@@ -140,12 +136,24 @@ func (w *Writer) Add(b *schemas.ScoredBatch) error {
 		}
 		rows[mask.Sample].Masked = true
 	}
+	return w.write(b.Epoch, rows)
+}
+
+// write writes the rows of a mini-batch.
+func (w *Writer) write(epoch int32, rows []Row) error {
+	f, err := w.of(epoch)
+	if err != nil {
+		return err
+	}
 	if _, err := f.w.Write(rows); err != nil {
 		return fmt.Errorf("writing %s: %w", f.Name, err)
 	}
 	f.Batches++
 	f.Samples += int64(len(rows))
-	f.count(b, high)
+	for i := range rows {
+		f.count(rows[i].I2T, rows[i].ProbI2T, rows[i].High)
+		f.count(rows[i].T2I, rows[i].ProbT2I, rows[i].High)
+	}
 	if f.Batches%batchesPerGroup > 0 {
 		return nil
 	}
@@ -161,20 +169,14 @@ func hashOf(r schemas.ImageRef) string {
 }
 
 // count counts candidates and connections.
-func (f *file) count(b *schemas.ScoredBatch, high float32) {
-	for direction, probs := range []schemas.Floats32{b.ProbI2T, b.ProbT2I} {
-		list := b.I2T
-		if direction == 1 {
-			list = b.T2I
+func (f *file) count(list []int32, probs []float32, high float32) {
+	for i, p := range probs {
+		if list[i] < 0 {
+			continue
 		}
-		for i, p := range probs {
-			if list[i] < 0 {
-				continue
-			}
-			f.Scores++
-			if p > high {
-				f.High++
-			}
+		f.Scores++
+		if p > high {
+			f.High++
 		}
 	}
 }

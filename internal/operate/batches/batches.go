@@ -73,6 +73,7 @@ type Options struct {
 	Log      string   // folder of an embedded broker's log, whose tombstones apply without KAFKA_BROKERS
 	Tars     string   // folder for the mini-batches as tars with their images; empty: none
 	PerTar   int      // full mini-batches in a tar
+	Blend    string   // plans and weights that make the plan, such as a/:0.7,b/:0.3; empty: the data do
 }
 
 // Run writes the plan with the settings of environ, to which it adds defaults. Then it writes the tars. Without sources
@@ -95,6 +96,11 @@ func Run(ctx context.Context, o Options, environ map[string]string, out io.Write
 		return err
 	}
 	terminal := term.IsTerminal(int(os.Stdout.Fd()))
+	if o.Blend != "" {
+		if err := o.blend(ctx, out); err != nil || o.Tars == "" {
+			return err
+		}
+	}
 	if len(o.Sources) == 0 {
 		return o.tars(ctx, environ, forgotten, out, terminal)
 	}

@@ -40,6 +40,7 @@ type Manifest struct {
 	// Forgotten is the digest of the tombstones that were applied.
 	Forgotten string       `json:"forgotten,omitempty"`
 	Features  []string     `json:"features,omitempty"` // digests of the features that group the epochs after the first
+	Blend     []Blended    `json:"blend,omitempty"`    // the plans whose mini-batches these are
 	Files     []plans.File `json:"files"`
 }
 

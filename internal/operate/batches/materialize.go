@@ -22,8 +22,8 @@ import (
 // checkTars refuses a folder for tars that is not ours, or is not apart from the plan and the data.
 func (o Options) checkTars() error {
 	if o.Tars == "" {
-		if len(o.Sources) == 0 {
-			return errors.New("there is no data: name tars or Parquet files, or --materialize DIR for the tars of a plan that is complete")
+		if len(o.Sources) == 0 && o.Blend == "" {
+			return errors.New("there is no data: name tars or Parquet files, or --materialize DIR for the tars of a plan that is complete, or --blend")
 		}
 		return nil
 	}
@@ -42,11 +42,13 @@ func (o Options) checkTars() error {
 	return errors.Join(materialize.Folder(o.Tars).Check(), materialize.Folder(o.Tars).Apart(places...))
 }
 
+var errNoPlan = errors.New("the folder holds no plan that is complete: name the data, and the plan is made first")
+
 // readPlan returns the manifest of a plan that is complete, whose files are as they were.
 func readPlan(dir string) (m Manifest, err error) {
 	raw, err := os.ReadFile(filepath.Join(dir, "plan.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, fmt.Errorf("--out=%s holds no plan that is complete: name the data, and the plan is made first", dir)
+		return m, fmt.Errorf("%s: %w", dir, errNoPlan)
 	}
 	if err = errors.Join(err, json.Unmarshal(raw, &m)); err != nil {
 		return m, fmt.Errorf("--out=%s: plan.json: %w", dir, err)
