@@ -73,3 +73,10 @@ func TestBothSidesOfARunWithAVX2AreLimited(t *testing.T) {
 		t.Errorf("tried %+v", tried)
 	}
 }
+
+func TestSamplingTellsOfOneEpoch(t *testing.T) {
+	got := oneEpoch(map[string]float64{"train_ms_per_pair": 200, "encode_ms_per_pair": 30, "discriminate_ms_per_pair": 50})
+	if want := "with one epoch of the papers' model, the encoder takes 15.0 % of training, Con-D 25.0 %, and both 40.0 %"; got != want {
+		t.Errorf("says %q, want %q", got, want)
+	}
+}
