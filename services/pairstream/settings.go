@@ -83,7 +83,7 @@ func checkSettings(cmd *cobra.Command, path string) error {
 		return nil
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), err)
-	return fmt.Errorf("%s has %d findings", path, 1+strings.Count(err.Error(), "\n"))
+	return fmt.Errorf("findings in %s: %d", path, 1+strings.Count(err.Error(), "\n"))
 }
 
 // writeBetween replaces the text between two marks of a file.

@@ -99,7 +99,7 @@ func TestCheckPrintsEveryFindingAndFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pairstream.toml")
 	must.Do(t, os.WriteFile(path, []byte("epochs = 0\n[trainer]\nlr = '1'\nstep_batches = 3\nmomentum = true\n[grouper]\nstrategi = 'grit'\n"), 0o600))
 	out, err := command(t, "settings", "--check", path)
-	if err == nil || err.Error() != path+" has 5 findings" {
+	if err == nil || err.Error() != "findings in "+path+": 5" {
 		t.Errorf("error is %v", err)
 	}
 	for i, want := range []string{":1: EPOCHS is 0", ":3: lr is text", ":4: STEP_BATCHES is 3", ":5: momentum: MOMENTUM=true", ":7: no setting is called strategi: the nearest name is strategy"} {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -26,7 +27,7 @@ type word string
 
 func (w *word) UnmarshalText(text []byte) error {
 	if *w = word(text); *w != "grit" && *w != "gns" {
-		return fmt.Errorf("want grit or gns")
+		return errors.New("want grit or gns")
 	}
 	return nil
 }

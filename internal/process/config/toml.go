@@ -226,7 +226,7 @@ func (p allowed) text(n *unstable.Node) (text string, ok bool) {
 		return raw, p.form == formSwitch || p.form == ""
 	case unstable.Integer:
 		whole, parsed := new(big.Int).SetString(strings.ReplaceAll(raw, "_", ""), 0)
-		return fmt.Sprint(whole), parsed && (numbers || p.form == formWhole)
+		return whole.String(), parsed && (numbers || p.form == formWhole)
 	case unstable.Float:
 		return strings.ReplaceAll(raw, "_", ""), numbers && !strings.ContainsAny(raw, "in") // inf and nan
 	case unstable.Array:
@@ -239,8 +239,9 @@ func (p allowed) text(n *unstable.Node) (text string, ok bool) {
 			elements = append(elements, element)
 		}
 		return strings.Join(elements, ","), p.form == formList || p.form == formMixed || p.form == ""
+	default: // tables, dates and times
+		return "", false
 	}
-	return "", false
 }
 
 // mostNamed bounds the part of a stranger's name that is printed and compared.
