@@ -77,11 +77,11 @@ languages: ## write bin/languages.zip, the models that tell the language of capt
 	@mkdir -p $(BIN)
 	go run ./internal/content/language/pack $(BIN)/languages.zip
 
-wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution into bin/dist, on PyPI's PyTorch; ARCH=arm64 for another machine
+wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution into bin/dist, with bindings for PyPI's PyTorch; ARCH=arm64 for another machine
 	@[ -z "$(ARCH)" ] || deploy/setup.sh cross
 	ARCH="$(ARCH)" PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python deploy/wheel/build.sh $(patsubst v%,%,$(or $(VERSION),0.1.0)) $(BIN)/dist
 
-test-wheel: wheel ## install the wheel in a fresh virtual environment, run it, remove it; TORCH_PIP="torch==2.11.0" for the whole PyTorch, PYTHON= for another Python, DEMO="--short --check" for a longer demo
+test-wheel: wheel ## install the wheels in a fresh virtual environment, run them on each PyTorch, remove them; TORCH_PIP="torch==2.15.0" for the whole of one, PYTHON= for another Python, DEMO="--short --check" for a longer demo
 	PYTHON=$(PYTHON) TORCH_PIP="$(TORCH_PIP)" DEMO="$(DEMO)" deploy/wheel/test.sh $(BIN)/dist $(BIN)/test-wheel
 
 test-arm64: ## build the wheel for arm64, and let it train two steps and measure here, under qemu

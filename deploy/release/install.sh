@@ -4,7 +4,7 @@
 #   install.sh DIST               as root
 #
 # Debian 12 gets the Debian package, and the wheel; Debian 13, with its newer Python, the wheel. debootstrap makes the roots
-# once, in the user's cache. PyTorch in them is the part of PyPI's wheel that programs for the processor load.
+# once, in the user's cache. PyTorch in them is the part of PyPI's wheels that programs for the processor load.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 repository=$(cd "$here/../.." && pwd)
@@ -13,12 +13,13 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/pairstream/roots
 die() { echo "test-install: $*" >&2; exit 1; }
 say() { printf 'test-install: %4d s  %s\n' $SECONDS "$*"; }
 [ "$(id -u)" = 0 ] || die "want root, for debootstrap and chroot"
-torch=$("$repository/deploy/torch/fetch.sh")
+torches="2.11.0 2.15.0" # for which the wheel has bindings
+for version in $torches; do TORCH_VERSION=$version "$repository/deploy/torch/fetch.sh" >/dev/null; done
 # Mounts are seen by the inner process alone, and gone with it: what is removed at the end holds no mount.
 if [ -z "${INSIDE:-}" ]; then
 	work=$(mktemp -d)
 	trap 'rm -rf --one-file-system "$work"' EXIT
-	INSIDE=$work TORCH=$torch unshare --mount --propagation private "$0" "$dist"
+	INSIDE=$work unshare --mount --propagation private "$0" "$dist"
 	exit
 fi
 work=$INSIDE root=
@@ -29,7 +30,7 @@ leave() {
 }
 
 enter() { # suite: unpacks a clean root, and puts into it what programs and tests need
-	local suite=$1 tool
+	local suite=$1 tool version
 	if [ ! -f "$cache/$suite.tar" ]; then
 		say "making a root of Debian $suite"
 		debootstrap --variant=minbase --include=ca-certificates,python3-venv "$suite" "$work/new" >"$work/log" 2>&1 || { tail "$work/log" >&2; die "debootstrap failed"; }
@@ -41,8 +42,11 @@ enter() { # suite: unpacks a clean root, and puts into it what programs and test
 	root=$work/root
 	mkdir "$root" && tar -C "$root" -xf "$cache/$suite.tar"
 	mount -t proc proc "$root/proc"
-	mkdir -p "$root/mnt/torch" "$root/mnt/tests" "$root/mnt/dist"
-	cp -r "$torch/lib" "$root/mnt/torch/"
+	mkdir -p "$root/mnt/tests" "$root/mnt/dist"
+	for version in $torches; do
+		mkdir -p "$root/root/.cache/pairstream/torch-$version/torch"
+		cp -r "${cache%/roots}/torch-$version/torch/lib" "$root/root/.cache/pairstream/torch-$version/torch/"
+	done
 	cp /etc/resolv.conf /etc/hosts "$root/etc/"
 	cp -r /etc/apt/apt.conf.d/99* "$root/etc/apt/apt.conf.d/" 2>/dev/null || true
 	cp /etc/ssl/certs/ca-certificates.crt "$root/mnt/machine.crt" # whom this machine trusts, for the registry
@@ -54,7 +58,7 @@ enter() { # suite: unpacks a clean root, and puts into it what programs and test
 }
 within() { # shell commands
 	chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-		PIP_CERT=/mnt/machine.crt TORCH=/mnt/torch TORCH_THREADS=1 bash -ec "$1"
+		PIP_CERT=/mnt/machine.crt TORCH_THREADS=1 bash -ec "$1"
 }
 # listing names all files, but for what a package manager writes about itself and what programs write as they run.
 listing() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./root -o -path ./mnt -o -path ./tmp -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/dpkg \) -prune -o -print | sort); }

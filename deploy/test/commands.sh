@@ -32,7 +32,7 @@ for name in encoder trainer; do ln -s pairstream "alone/$name"; done
 grep -q BUCKET_ROOTS <<<"$(alone/pairstream produce --help)" || fail "produce does not run without pairstream-tensors"
 for asked in "pairstream demo" "pairstream help eval" trainer; do
 	alone/$asked >alone.txt 2>&1 && fail "$asked runs without pairstream-tensors"
-	has alone.txt 'computes with tensors, and .*/alone/pairstream-tensors is not there: .*pip install pairstream-'
+	has alone.txt 'computes with tensors, and .*/alone/pairstream-tensors is not there: .*pip install pairstream_tensors-'
 done
 grep -q -- --rerank <<<"$("$pairstream" help eval)" || fail "help eval does not list the flags of pairstream-tensors"
 "$pairstream" eval --no-such-flag >alone.txt 2>&1 && fail "eval takes a flag that it does not know"

@@ -8,7 +8,11 @@
 # ARCH is the architecture, as Debian calls it, of this machine by default.
 set -eu
 version=${TORCH_VERSION:-2.11.0}
-cuda=13.0 # of that PyTorch's wheel on PyPI
+case $version in # the CUDA of that PyTorch's wheel on PyPI
+2.11.*) cuda=13.0 ;;
+2.15.*) cuda=13.2 ;;
+*) echo "torch: TORCH_VERSION is \"$version\", want 2.11.* or 2.15.*, whose CUDA is known here" >&2; exit 2 ;;
+esac
 host=$(dpkg --print-architecture)
 : "${ARCH:=$host}"
 case $ARCH in

@@ -1,4 +1,4 @@
-"""Checks a wheel with auditwheel: what the program needs is the platform's or PyTorch's.
+"""Checks a wheel with auditwheel: what its programs need is the platform's, PyTorch's or the wheel's own.
 
     check.py WHEEL PLATFORM
 """
@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-# In its folder torch/lib. The last two are the BLAS and the LAPACK of the wheel for arm64.
+# In the wheel, for each version of PyTorch.
+OWN = {"libpairstream_torch.so"}
+# In PyTorch's folder torch/lib. The last two are the BLAS and the LAPACK of the wheel for arm64.
 PYTORCH = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libnvpl_blas_lp64_gomp.so.0", "libnvpl_lapack_lp64_gomp.so.0"}
 
 
@@ -18,7 +20,7 @@ def main(wheel: str, platform: str) -> None:
     with tempfile.TemporaryDirectory() as empty:
         done = subprocess.run(["auditwheel", "show", "--json", "--ldpaths", empty, wheel], stdout=subprocess.PIPE, check=True)
     found = json.loads(done.stdout)
-    external = set(found["external_libs"]) - PYTORCH
+    external = set(found["external_libs"]) - PYTORCH - OWN
     if external:
         sys.exit(f"wheel: the program needs {', '.join(sorted(external))}, which are neither the platform's nor PyTorch's")
     needs, promised = (tuple(map(int, re.search(r"manylinux_(\d+)_(\d+)_", tag).groups())) for tag in (found["sym_tag"], platform))

@@ -25,10 +25,12 @@ export TORCH_THREADS=${TORCH_THREADS:-1} OMP_NUM_THREADS=1
 
 # pip takes the wheel for what it says that it is.
 site=$work/site
-python3 -m pip install -q --root-user-action=ignore --disable-pip-version-check --no-deps --no-index --only-binary=:all: --platform manylinux_2_35_$machine --target "$site" "$dist"/pairstream-*_$machine.whl
+python3 -m pip install -q --root-user-action=ignore --disable-pip-version-check --no-deps --no-index --only-binary=:all: --platform manylinux_2_28_$machine --platform manylinux_2_17_$machine \
+	--target "$site" "$dist"/pairstream-*_$machine.whl "$dist"/pairstream_tensors-*_$machine.whl
 mkdir "$site/torch" && ln -s "$torch/lib" "$site/torch/lib"
 # qemu starts no second program, so what computes with tensors is started by its own name.
-program=$site/pairstream/_bin/pairstream tensors=$site/pairstream/_bin/pairstream-tensors
+program=$site/pairstream/_bin/pairstream tensors=$site/pairstream_tensors/pairstream-tensors
+emulated+=(-E "LD_LIBRARY_PATH=$site/pairstream_tensors/torch-2.11")
 
 said=$("${emulated[@]}" "$tensors" --version)
 say "$said"

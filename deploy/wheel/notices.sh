@@ -1,10 +1,11 @@
 #!/bin/sh
-# Prints the licences of what is linked into the program of the wheel: FAISS and libjpeg-turbo of Debian, and Go's modules.
+# Prints the licences of what is linked into a program: FAISS, libjpeg-turbo and libstdc++ of Debian, and Go's modules.
 #
-#   notices.sh [ROOT]     ROOT has Debian's packages of another architecture (sysroot.sh)
+#   notices.sh [ROOT [go]]     ROOT has Debian's packages of another architecture (sysroot.sh); with "go" Go's modules alone
 set -eu
-root=${1:-}
-for package in libfaiss-dev libturbojpeg0-dev; do
+root=${1:-} packages="libfaiss-dev libturbojpeg0-dev libstdc++-12-dev"
+[ "${2:-}" != go ] || packages=
+for package in $packages; do
 	printf '==== %s %s\n\n' "$package" "$(dpkg-query --admindir="$root/var/lib/dpkg" -W -f='${Version}' "$package")"
 	cat "$root/usr/share/doc/$package/copyright"
 	echo

@@ -27,7 +27,7 @@ func becomeStage(name string) { service.Exit(name, handOver(context.Background()
 
 // handOver turns this process into pairstream-tensors. It returns only if it cannot.
 func handOver(ctx context.Context, what string) error {
-	path, err := handover.Beside()
+	path, err := handover.Find(os.Environ())
 	if err != nil {
 		return err
 	}

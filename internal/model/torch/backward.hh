@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "guard.hpp"
@@ -88,7 +89,9 @@ struct hooks {
       node->del_post_hook(key);
     }
   }
-  std::vector<std::pair<std::shared_ptr<Node>, uintptr_t>> on;
+  // libtorch's pointer to a node is another one from version to version.
+  using node_pointer = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor &>()));
+  std::vector<std::pair<node_pointer, uintptr_t>> on;
 };
 
 }  // namespace

@@ -1,3 +1,5 @@
+//go:build !torchbindings
+
 // The shim is one translation unit, but for TorchScript: reading libtorch's headers takes longer than compiling the rest.
 // Its parts are called .hh because Go compiles every .cc by itself, and watches only headers and sources.
 #include "activation.hh"

@@ -1,3 +1,5 @@
+//go:build !torchbindings
+
 // TorchScript, in a file of its own because its header is slow to compile.
 #include <torch/script.h>
 

@@ -37,8 +37,11 @@ package torch
 // No -std here: it would come after, and beat, the one that a newer libtorch's user sets in CGO_CXXFLAGS. C++17 is the
 // default of GCC 11 and Clang 16.
 
+// With the tag torchbindings the C++ part is a shared library, one for each version of PyTorch (deploy/torch/bindings.sh).
+
 // #cgo CXXFLAGS: -O3 -DNDEBUG -I/usr/include/torch/csrc/api/include
-// #cgo LDFLAGS: -ltorch -ltorch_cpu -lc10 -ldl
+// #cgo !torchbindings LDFLAGS: -ltorch -ltorch_cpu -lc10 -ldl
+// #cgo torchbindings LDFLAGS: -lpairstream_torch
 // #include <stdlib.h>
 // #include "shim.h"
 import "C"

@@ -29,11 +29,19 @@ const Program = "pairstream-tensors"
 // looks for PyTorch, and knows more than the loader.
 const Reason = "PAIRSTREAM_NO_TENSORS"
 
-// remedy tells how to get the program with its libraries.
-const remedy = "install it with the Debian package, the image or the wheel (pip install pairstream-*.whl), or build both from source with `make build`"
+// Place is the variable in which a launcher names the program. The wheels install the two programs apart.
+const Place = "PAIRSTREAM_TENSORS"
 
-// Beside returns the path of the program: in the folder of this one, with links resolved.
-func Beside() (string, error) {
+// remedy tells how to get the program with its libraries.
+const remedy = "install it with the Debian package, the image or the wheels (pip install pairstream_tensors-*.whl), or build both from source with `make build`"
+
+// Find returns the path of the program: that of Place in environ, or in the folder of this program, with links resolved.
+func Find(environ []string) (string, error) {
+	for _, pair := range environ {
+		if path, ok := strings.CutPrefix(pair, Place+"="); ok && path != "" {
+			return path, nil
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("looking for %s: %w", Program, err)

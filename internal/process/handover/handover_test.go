@@ -60,7 +60,7 @@ func TestAMissingProgramHasARemedy(t *testing.T) {
 		environ []string
 		want    []string
 	}{
-		"no program":     {path, nil, []string{"demo computes with tensors", path + " is not there", "pip install pairstream-*.whl", "make build"}},
+		"no program":     {path, nil, []string{"demo computes with tensors", path + " is not there", "pip install pairstream_tensors-*.whl", "make build"}},
 		"a launcher":     {path, []string{Reason + "=PyTorch is missing: pip install torch"}, []string{"demo computes with tensors: PyTorch is missing: pip install torch"}},
 		"no such reason": {path, []string{Reason + "="}, []string{"is not there"}},
 		"a folder":       {folder, nil, []string{"demo computes with tensors: starting " + folder, "permission denied"}},
@@ -85,7 +85,7 @@ func TestAMissingLibraryHasARemedy(t *testing.T) {
 	path := filepath.Join(dir, Program)
 	must.Do(t, os.WriteFile(path, bytes.ReplaceAll(raw, []byte("\x00libc.so.6\x00"), []byte("\x00libq.so.6\x00")), 0o755))
 	out, _, err := handOver(t, path, "", "-c", "echo started")
-	if err == nil || !strings.Contains(out, "does not find libq.so.6") || !strings.Contains(out, "pip install pairstream-*.whl") {
+	if err == nil || !strings.Contains(out, "does not find libq.so.6") || !strings.Contains(out, "pip install pairstream_tensors-*.whl") {
 		t.Errorf("%v, and it says %q", err, out)
 	}
 
@@ -106,7 +106,15 @@ func TestAMissingLibraryHasARemedy(t *testing.T) {
 
 func TestTheProgramLiesBesideThisOne(t *testing.T) {
 	self := must.Get(filepath.EvalSymlinks(must.Get(os.Executable())(t)))(t)
-	if path, err := Beside(); err != nil || path != filepath.Join(filepath.Dir(self), Program) {
-		t.Errorf("%s, %v, want it beside %s", path, err, self)
+	for _, environ := range [][]string{nil, {Place + "="}} {
+		if path, err := Find(environ); err != nil || path != filepath.Join(filepath.Dir(self), Program) {
+			t.Errorf("with %q: %s, %v, want it beside %s", environ, path, err, self)
+		}
+	}
+}
+
+func TestALauncherNamesTheProgram(t *testing.T) {
+	if path, err := Find([]string{"HOME=/root", Place + "=/site/pairstream_tensors/" + Program}); err != nil || path != "/site/pairstream_tensors/"+Program {
+		t.Errorf("%s, %v, want the program that the launcher names", path, err)
 	}
 }

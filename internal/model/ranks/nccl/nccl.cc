@@ -1,3 +1,5 @@
+//go:build !torchbindings
+
 // A reduce-scatter and an all-gather of slices, on a stream beside the one that computes.
 #include "nccl.h"
 

@@ -9,7 +9,8 @@
 package nccl
 
 // #cgo CXXFLAGS: -O2 -DNDEBUG -I/usr/include/torch/csrc/api/include
-// #cgo LDFLAGS: -ltorch -ltorch_cpu -lc10 -ldl
+// #cgo !torchbindings LDFLAGS: -ltorch -ltorch_cpu -lc10 -ldl
+// #cgo torchbindings LDFLAGS: -lpairstream_torch
 // #include <stdlib.h>
 // #include "nccl.h"
 import "C"
