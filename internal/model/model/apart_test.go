@@ -59,3 +59,26 @@ func TestTheProcessorComputesNoBlanks(t *testing.T) {
 		})
 	}
 }
+
+// Con-D's blocks are filled up only where libtorch divides the work by the number of rows.
+func TestTheProcessorFillsNoBlocksUp(t *testing.T) {
+	for portable, want := range map[bool]int{false: 3, true: 16} {
+		w := must.Get(torch.NewWorker(torch.WorkerOptions{Threads: 1, Portable: portable}))(t)
+		defer w.Close()
+		must.Do(t, w.Do(t.Context(), func(s *torch.Scope) error {
+			if got := placesFor(s, 3, 16); got != want {
+				t.Errorf("portable %t: %d rows are computed for 3 of a block of 16, want %d", portable, got, want)
+			}
+			encoded := 0
+			err := inTurn(s, 19, func(_ *torch.Scope, at, rows, block int) {
+				if encoded += rows; at+rows == 19 && block != want {
+					t.Errorf("portable %t: the last block has %d rows, want %d", portable, block, want)
+				}
+			})
+			if encoded != 19 {
+				t.Errorf("portable %t: %d rows are encoded, want 19", portable, encoded)
+			}
+			return err
+		}))
+	}
+}

@@ -21,8 +21,8 @@
 // The forward methods take a scope and run inside [torch.Worker.Do]; the other methods call the worker themselves. The
 // worker runs one job at a time, so a model is safe for concurrent use.
 //
-// [Score] matches many pairs of texts and images. Pairs go through the fusion encoder in chunks of one fixed size, and
-// the last chunk is filled up, so memory is bounded. On a CPU a pair's score is a function of its image and its text to
+// [Score] matches many pairs of texts and images. Pairs go through the fusion encoder in chunks, so memory is bounded.
+// On a GPU all chunks have one size, and the last one is filled up. On a CPU a pair's score is a function of its image and its text to
 // the last bit. Work that does not depend on the pairing is done once for each text and each image.
 //
 // There is no dropout unless [Model.SetDropout] sets it; [torch.Scope.Seed] then decides which activations are dropped.

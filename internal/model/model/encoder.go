@@ -51,7 +51,7 @@ func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Pre
 	}
 	e := &Encoder{worker: w, towers: t, batch: batch, size: size, fingerprint: name}
 	if err := e.run(ctx, func(s *torch.Scope) error {
-		e.apart = s.LengthStep() == 1 && !t.script // the kernels that take any length compute rows apart
+		e.apart = placesFor(s, 1, 2) == 1 && !t.script
 		return nil
 	}); err != nil {
 		return nil, fmt.Errorf("making an encoder: %w", err)

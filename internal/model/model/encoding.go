@@ -23,7 +23,7 @@ type Encoding struct {
 // Encodes reports whether the encoders can run separately. Those of a TorchScript program cannot.
 func (m *Matcher) Encodes() bool { return m.model != nil }
 
-// EncodeImages encodes images, 3 x S x S float32 each, in blocks of one size.
+// EncodeImages encodes images, 3 x S x S float32 each, in blocks ([placesFor]).
 func (m *Matcher) EncodeImages(ctx context.Context, pixels []float32) (encodings []Encoding, err error) {
 	values := 3 * m.Config.ImageSize * m.Config.ImageSize
 	n := len(pixels) / values
@@ -33,8 +33,8 @@ func (m *Matcher) EncodeImages(ctx context.Context, pixels []float32) (encodings
 	pixels = append(slices.Clip(pixels), make([]float32, missing(n)*values)...)
 	_, err = m.run(ctx, pixels, n+missing(n), func(s *torch.Scope, pixels *torch.Tensor) ([]float32, error) {
 		pixels = s.To(pixels, m.dtype())
-		return nil, inTurn(s, n, func(s *torch.Scope, at, rows int) {
-			tokens := m.model.Image(s, s.Narrow(pixels, 0, int64(at), fixedBlock))
+		return nil, inTurn(s, n, func(s *torch.Scope, at, rows, block int) {
+			tokens := m.model.Image(s, s.Narrow(pixels, 0, int64(at), int64(block)))
 			encodings = appendEncodings(encodings, rows, tokens, m.model.ImageFeature(s, tokens))
 		})
 	})
@@ -51,9 +51,9 @@ func (m *Matcher) EncodeTexts(ctx context.Context, ids [][]int32) (encodings []E
 	err = m.worker.Do(ctx, func(s *torch.Scope) (err error) {
 		s.NoGrad(func() {
 			padded, mask := padTo(s, filled, m.pad, stepped(s, m.Config.TextTokens, m.Config))
-			err = inTurn(s, len(ids), func(s *torch.Scope, at, rows int) {
-				marks := s.Narrow(mask, 0, int64(at), fixedBlock)
-				hidden := m.model.Text(s, s.Narrow(padded, 0, int64(at), fixedBlock), marks)
+			err = inTurn(s, len(ids), func(s *torch.Scope, at, rows, block int) {
+				marks := s.Narrow(mask, 0, int64(at), int64(block))
+				hidden := m.model.Text(s, s.Narrow(padded, 0, int64(at), int64(block)), marks)
 				attended := m.model.Pairing(s, hidden, marks, View{}).attended
 				encodings = appendEncodings(encodings, rows, attended, m.model.TextFeature(s, hidden))
 			})
@@ -69,11 +69,12 @@ func (m *Matcher) EncodeTexts(ctx context.Context, ids [][]int32) (encodings []E
 
 func (m *Matcher) dtype() torch.DType { return m.model.params[0].Tensor.DType() }
 
-// inTurn encodes n rows block by block, and frees each block's results.
-func inTurn(s *torch.Scope, n int, encode func(s *torch.Scope, at, rows int)) error {
+// inTurn encodes n rows block by block, and frees each block's results. It passes the rows that count, and the block's.
+func inTurn(s *torch.Scope, n int, encode func(s *torch.Scope, at, rows, block int)) error {
 	for at := 0; at < n; at += fixedBlock {
 		err := s.Nest(func(s *torch.Scope) error {
-			encode(s, at, min(fixedBlock, n-at))
+			rows := min(fixedBlock, n-at)
+			encode(s, at, rows, placesFor(s, rows, fixedBlock))
 			return nil
 		})
 		if err != nil {
@@ -86,7 +87,8 @@ func inTurn(s *torch.Scope, n int, encode func(s *torch.Scope, at, rows int)) er
 // appendEncodings takes the first rows of a block.
 func appendEncodings(to []Encoding, rows int, tokens, vectors *torch.Tensor) []Encoding {
 	bits, units := tokens.Float16s(), vectors.Float32s()
-	long, wide := len(bits)/fixedBlock, len(units)/fixedBlock
+	block := int(vectors.Size(0))
+	long, wide := len(bits)/block, len(units)/block
 	for i := range rows {
 		to = append(to, Encoding{Tokens: slices.Clone(bits[i*long : (i+1)*long]), Vector: slices.Clone(units[i*wide : (i+1)*wide])})
 	}

@@ -37,7 +37,7 @@ func scoreParts(s *torch.Scope, pairing *Pairing, pairs []Pair, part int) ([]Log
 	for len(pairs) > 0 {
 		n := min(part, len(pairs))
 		err := s.Nest(func(s *torch.Scope) error {
-			logits = append(logits, scorePart(s, pairing, pairs[:n], part)...)
+			logits = append(logits, scorePart(s, pairing, pairs[:n], placesFor(s, n, part))...)
 			return nil
 		})
 		if err != nil {
@@ -46,6 +46,15 @@ func scoreParts(s *torch.Scope, pairing *Pairing, pairs []Pair, part int) ([]Log
 		pairs = pairs[n:]
 	}
 	return logits, nil
+}
+
+// placesFor returns how many rows are computed for n of a block. The kernels that take any length compute rows apart, so
+// there is nothing to fill up. Elsewhere the number of rows decides how libtorch divides the work: all blocks have one size.
+func placesFor(s *torch.Scope, n, block int) int {
+	if s.LengthStep() == 1 {
+		return n
+	}
+	return block
 }
 
 // scorePart scores a part, filled up with its first pair.
