@@ -89,6 +89,21 @@ func TestDemoSaysWhoWonAndThatOneSeedIsLittle(t *testing.T) {
 	}
 }
 
+// A run without connections says so below its row.
+func TestTableSaysThatNothingWasConnected(t *testing.T) {
+	for recipe, want := range map[string]bool{"": true, "grit-vlp": false} {
+		d := smallDemo(t, map[string]string{"RECIPE": recipe})
+		const off = "no connection was made, so that GRIT + ECM trained as GRIT does"
+		if got := strings.Contains(d.legend(), off); got != want {
+			t.Errorf("recipe %q without connections: %q", recipe, d.legend())
+		}
+		d.steps.counts.Confirmed = 1
+		if strings.Contains(d.legend(), off) {
+			t.Errorf("recipe %q with a connection: %q", recipe, d.legend())
+		}
+	}
+}
+
 // Each world of scenes brings its own models.
 func TestScenesBringTheirModels(t *testing.T) {
 	for omitting, want := range map[bool][2][]byte{false: {models.First, models.ConD}, true: {partial.First, partial.ConD}} {

@@ -231,6 +231,9 @@ func (d *demo) legend() string {
 	text := "  AUC, false alarms, missed: the matching head on true pairs and on the first model's hardest negatives; " + negatives + "\n" +
 		"  R@1: mean of both directions, by similarity, and with the matching head's order of the 16 most similar\n" +
 		"  on other processors the figures differ in their last digits\n"
+	if d.settings.Grouper.Options().Candidates > 0 && d.steps.counts.Confirmed == 0 {
+		text += "  no connection was made, so that " + d.title + " trained as GRIT does\n"
+	}
 	if d.truth != nil {
 		text = fmt.Sprintf("  false negatives: hardest negatives that are %s, and that training takes for negatives\n", d.truth.says) + text
 	}
