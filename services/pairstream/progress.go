@@ -11,12 +11,15 @@ func newProgressCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "progress",
 		Long: "Prints the reports of the topic progress, oldest first. A step that was repeated after a crash appears once, with its\n" +
-			"last report. --tensorboard writes curves for `tensorboard --logdir DIR`. --to sends the reports to MLflow or Weights &\n" +
-			"Biases through the Python package: install its wheel, and mlflow-skinny or wandb, with pip. --follow continues with new\n" +
-			"reports until it is interrupted.",
+			"last report. --tensorboard writes curves for `tensorboard --logdir DIR`. --to sends the run to MLflow or Weights &\n" +
+			"Biases, with its settings and last checkpoint, through the Python package: install its wheel, and mlflow-skinny or\n" +
+			"wandb, with pip. --follow continues with new reports until it is interrupted.",
 		Args: cobra.NoArgs,
 	}
-	looking(cmd, func(at logCommand) error { return o.Run(at.Context(), at.log, at.OutOrStdout(), at.ErrOrStderr()) })
+	looking(cmd, func(at logCommand) error {
+		o.Dir = at.dir
+		return o.Run(at.Context(), at.log, at.OutOrStdout(), at.ErrOrStderr())
+	})
 	f := cmd.Flags()
 	f.BoolVar(&o.JSON, "json", false, "print JSON, an object a line")
 	f.BoolVar(&o.CSV, "csv", false, "print CSV, with a column for each value")
@@ -27,6 +30,7 @@ func newProgressCommand() *cobra.Command {
 	f.StringVar(&o.Tracker.Project, "project", "pairstream", "--to: MLflow's experiment, or the project of Weights & Biases")
 	f.StringVar(&o.Tracker.Name, "run", "", "--to: name of the run, which the same name continues; empty: the namespace, or pairstream")
 	f.StringVar(&o.Tracker.Python, "python", "", "--to: a Python with the package pairstream; empty: PAIRSTREAM_PYTHON, or python3")
+	f.StringVar(&o.Manifest, "manifest", "", "--to, --tensorboard: the run's manifest of run-manifest, whose settings and models are sent; empty: the run.env in the folder of --data")
 	cmd.MarkFlagsMutuallyExclusive("json", "csv", "tensorboard", "to")
 	cmd.MarkFlagsMutuallyExclusive("follow", "csv")
 	cmd.MarkFlagsMutuallyExclusive("follow", "tensorboard")

@@ -111,12 +111,18 @@ func TestProgressIsTracked(t *testing.T) {
 	report(10, 2.5)
 	python := script(t, `shift 2; echo "$@"; exec cat`)
 	out := mustCommand(t, "progress", "--to", "wandb", "--python", python, "--run", "r 1")
+	said, rest, _ := strings.Cut(out, "\n")
+	first, rest, _ := strings.Cut(rest, "\n")
+	if !strings.HasPrefix(first, `{"kind":"run","step":0,"params":{"LANES":"`) || !strings.Contains(first, `"commit":"`) {
+		t.Errorf("the process got first\n%s\nwant the run's settings and tags", first)
+	}
+	out = said + "\n" + rest
 	if want := "track --to wandb --project pairstream --run r 1\n{\"kind\":\"step\",\"step\":10,\"time\":\"2025-06-15T15:06:40Z\",\"values\":{\"loss\":2.5}}\n"; out != want {
 		t.Errorf("the process got\n%s\nwant\n%s", out, want)
 	}
 	t.Setenv("PAIRSTREAM_PYTHON", python)
 	lines, stop := following(t, "progress", "--to", "mlflow", "--follow")
-	for _, want := range []string{"--to mlflow --project pairstream --run ", `"step":10`} {
+	for _, want := range []string{"--to mlflow --project pairstream --run ", `"kind":"run"`, `"step":10`} {
 		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
 			t.Errorf("the process got %q, want %s", lines.Text(), want)
 		}

@@ -34,6 +34,8 @@ type Options struct {
 	Kinds     []string // of reports; empty: all
 	Follow    bool     // continue with new reports until the context ends, which is not an error
 	Tracker   Tracker
+	Manifest  string // file of the run's manifest, for trackers and TensorBoard; empty: the run.env in Dir
+	Dir       string // folder of the log
 }
 
 // Run prints the reports of log to out, and the number of unreadable records to warn.
@@ -49,18 +51,28 @@ func (o Options) Run(ctx context.Context, log *stream.Log, out, warn io.Writer) 
 	if unread != nil {
 		fmt.Fprintln(warn, unread)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	var run *about
+	if o.Tracker.To != "" || o.Board != "" {
+		if run, err = o.describe(ctx, log); err != nil {
+			return err
+		}
+	}
+	switch {
 	case o.Tracker.To != "":
 		return o.Tracker.run(ctx, log.Config().Namespace, out, warn, func(ctx context.Context, w io.Writer) error {
+			if err := run.write(w); err != nil {
+				return err
+			}
 			if err := printProgressJSON(w, reports); err != nil || !o.Follow {
 				return err
 			}
 			return o.goOn(ctx, log, bounds.End, warn, func(r reported) error { return printProgressJSON(w, []reported{r}) })
 		})
 	case o.Board != "":
-		return writeBoard(out, o.Board, log.Config().Namespace, reports)
+		return writeBoard(out, o.Board, log.Config().Namespace, run, reports)
 	case o.JSON:
 		err = printProgressJSON(out, reports)
 	case o.CSV:
@@ -253,8 +265,8 @@ func printProgress(out io.Writer, reports []reported) error {
 // boardFile is the name of TensorBoard's event file. TensorBoard looks for "tfevents" in names.
 const boardFile = "events.out.tfevents.pairstream"
 
-// writeBoard writes the values of reports as curves, in a folder of the namespace, so that runs can be compared.
-func writeBoard(out io.Writer, dir, namespace string, reports []reported) (err error) {
+// writeBoard writes the settings of a run as hyperparameters, and the values of its reports as curves, in a folder of the namespace, so that runs can be compared.
+func writeBoard(out io.Writer, dir, namespace string, run *about, reports []reported) (err error) {
 	path := filepath.Join(dir, namespace, boardFile)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("--tensorboard: %w", err)
@@ -270,6 +282,9 @@ func writeBoard(out io.Writer, dir, namespace string, reports []reported) (err e
 	}
 	w, err := tensorboard.NewWriter(file, began)
 	if err != nil {
+		return err
+	}
+	if err := w.Hyperparameters(began, run.Params); err != nil {
 		return err
 	}
 	points := 0

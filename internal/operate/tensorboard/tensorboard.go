@@ -12,6 +12,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -24,9 +26,22 @@ const (
 	eventVersion = 3 // string
 	eventSummary = 5 // Summary
 
-	summaryValue = 1 // Value, repeated
-	valueTag     = 1 // string
-	valueSimple  = 2 // float
+	summaryValue  = 1 // Value, repeated
+	valueTag      = 1 // string
+	valueSimple   = 2 // float
+	valueMetadata = 9 // SummaryMetadata
+
+	metadataPlugin = 1 // PluginData
+	pluginName     = 1 // string
+	pluginContent  = 2 // bytes, here HParamsPluginData
+
+	hparamsSession = 3 // SessionStartInfo
+	sessionHparams = 1 // map of string to google.protobuf.Value
+	sessionStart   = 5 // double, Unix seconds
+	mapKey         = 1
+	mapValue       = 2
+	protoString    = 3 // of google.protobuf.Value
+	protoNumber    = 2
 )
 
 // version is the content of a file's first event.
@@ -52,9 +67,42 @@ func (w *Writer) Scalars(at time.Time, step int64, values map[string]float64) er
 	return w.record(protowire.AppendBytes(protowire.AppendTag(event(at, step), eventSummary, protowire.BytesType), summary))
 }
 
+// Hyperparameters writes the settings of a run, for TensorBoard's table of runs. Numbers can be sorted there.
+func (w *Writer) Hyperparameters(at time.Time, settings map[string]string) error {
+	var session []byte
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		var value []byte
+		if number, err := strconv.ParseFloat(settings[name], 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
+			value = double(nil, protoNumber, number)
+		} else {
+			value = text(nil, protoString, settings[name])
+		}
+		session = nested(session, sessionHparams, nested(text(nil, mapKey, name), mapValue, value))
+	}
+	session = double(session, sessionStart, seconds(at))
+	plugin := nested(text(nil, pluginName, "hparams"), pluginContent, nested(nil, hparamsSession, session))
+	value := nested(text(nil, valueTag, "_hparams_/session_start_info"), valueMetadata, nested(nil, metadataPlugin, plugin))
+	return w.record(nested(event(at, 0), eventSummary, nested(nil, summaryValue, value)))
+}
+
+// text appends a string field. Protocol buffers hold only valid UTF-8.
+func text(to []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(to, field, protowire.BytesType), strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+func nested(to []byte, field protowire.Number, message []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(to, field, protowire.BytesType), message)
+}
+
+func double(to []byte, field protowire.Number, x float64) []byte {
+	return protowire.AppendFixed64(protowire.AppendTag(to, field, protowire.Fixed64Type), math.Float64bits(x))
+}
+
+func seconds(at time.Time) float64 { return float64(at.UnixMicro()) / 1e6 }
+
 // event starts an event. It leaves out step 0, the default value of a protocol buffer.
 func event(at time.Time, step int64) []byte {
-	e := protowire.AppendFixed64(protowire.AppendTag(nil, eventTime, protowire.Fixed64Type), math.Float64bits(float64(at.UnixMicro())/1e6))
+	e := double(nil, eventTime, seconds(at))
 	if step == 0 {
 		return e
 	}
