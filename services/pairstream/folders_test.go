@@ -64,6 +64,9 @@ var folderUses = map[string]struct {
 	"batches --out": {func(dir, empty string) []string {
 		return []string{"batches", "--out", dir, filepath.Join(empty, "scenes")}
 	}, "--out is"},
+	"batches --materialize": {func(dir, empty string) []string {
+		return []string{"batches", "--out", filepath.Join(empty, "plan"), "--materialize", dir, filepath.Join(empty, "scenes")}
+	}, "--materialize is"},
 	"connections --out": {func(dir, _ string) []string { return []string{"connections", "--out", dir} }, "--out is"},
 	"synth DIR":         {func(dir, _ string) []string { return []string{"synth", dir, "--scenes", "2"} }, "holds 1 tars already"},
 	"faiss FOLDER":      {func(dir, _ string) []string { return []string{"faiss", dir} }, "SEGMENTS_ROOT"},

@@ -30,7 +30,7 @@ func newProgressCommand() *cobra.Command {
 	f.StringVar(&o.Tracker.Project, "project", "pairstream", "--to: MLflow's experiment, or the project of Weights & Biases")
 	f.StringVar(&o.Tracker.Name, "run", "", "--to: name of the run, which the same name continues; empty: the namespace, or pairstream")
 	f.StringVar(&o.Tracker.Python, "python", "", "--to: a Python with the package pairstream; empty: PAIRSTREAM_PYTHON, or python3")
-	f.StringVar(&o.Manifest, "manifest", "", "--to, --tensorboard: the run's manifest of run-manifest, whose settings and models are sent; empty: the run.env in the folder of --data")
+	f.StringVar(&o.Manifest, "manifest", "", "--to, --tensorboard: the run's manifest of run-manifest, whose settings and models are sent; empty: the settings that demo and up leave in --data")
 	cmd.MarkFlagsMutuallyExclusive("json", "csv", "tensorboard", "to")
 	cmd.MarkFlagsMutuallyExclusive("follow", "csv")
 	cmd.MarkFlagsMutuallyExclusive("follow", "tensorboard")

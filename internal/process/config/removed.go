@@ -79,6 +79,7 @@ var removals = map[string]removed{
 		return map[string]string{"ECM_HIGH": old["COND_THRESHOLD"]}
 	}),
 	"CONSOLE_INDEX_PAIRS": fixed("10000000", "the console's index holds 10,000,000 pairs"),
+	"ENCODER_IMAGE_SIZE":  fixed("0", "the encoder finds the size of a TorchScript archive's images, or reads it from the archive"),
 	"ENCODER_MERGES": merged("", "ENCODER_VOCAB takes CLIP's merges too", func(old map[string]string) map[string]string {
 		return map[string]string{"ENCODER_VOCAB": old["ENCODER_MERGES"]}
 	}),
