@@ -142,7 +142,7 @@ func (p *python) class(t reflect.Type) (body string, held []reflect.Type) {
 	} else {
 		b.WriteString(strings.Join(lines, "\n") + "\n    \"\"\"\n\n")
 	}
-	if r, ok := reflect.New(t).Interface().(Record); ok {
+	if r, ok := reflect.TypeAssert[Record](reflect.New(t)); ok {
 		fmt.Fprintf(&b, "    SCHEMA: ClassVar[str] = %q\n", r.Schema())
 		if embedded := shapeOf(t).inlined; embedded != "" {
 			fmt.Fprintf(&b, "    RESERVED_KEY: ClassVar[bytes] = b%q\n", embedded)
@@ -252,8 +252,18 @@ func (p *python) wire(text string) string {
 		kind kind
 		name string
 	}{
-		{kindBool, "BOOL"}, {kindInt32, "INT32"}, {kindInt64, "INT64"}, {kindFloat32, "FLOAT32"}, {kindFloat64, "FLOAT64"}, {kindString, "STRING"},
-		{kindBytes, "BYTES"}, {kindBytes, "COLUMN"}, {kindList, "LIST"}, {kindMap, "MAP"}, {kindStruct, "STRUCT"}, {kindScalar, "SCALAR"},
+		{kindBool, "BOOL"},
+		{kindInt32, "INT32"},
+		{kindInt64, "INT64"},
+		{kindFloat32, "FLOAT32"},
+		{kindFloat64, "FLOAT64"},
+		{kindString, "STRING"},
+		{kindBytes, "BYTES"},
+		{kindBytes, "COLUMN"},
+		{kindList, "LIST"},
+		{kindMap, "MAP"},
+		{kindStruct, "STRUCT"},
+		{kindScalar, "SCALAR"},
 	} {
 		fmt.Fprintf(&b, "    Kind.%s: (", k.name)
 		accepted := []string{}
@@ -272,11 +282,10 @@ func (p *python) wire(text string) string {
 }
 
 func (p *python) topics(text string) string {
-	var names, numbered []string
+	var numbered []string
 	var b strings.Builder
 	for _, topic := range Catalogue() {
 		name := strings.ToUpper(strings.ReplaceAll(string(topic.Topic), "-", "_"))
-		names = append(names, name)
 		fmt.Fprintf(&b, "%s = %q\n", name, topic.Topic)
 		if topic.Lane && topic.Topic != Pairs {
 			numbered = append(numbered, name)

@@ -205,8 +205,9 @@ func scalar(name string, d *jsontext.Decoder) (any, error) {
 			return nil, fmt.Errorf("%.64s is %.40s, which no number of 64 bits is", name, raw)
 		}
 		return f, nil
+	default:
+		return nil, nil
 	}
-	return nil, nil
 }
 
 // bytes returns the size that the columns count for.

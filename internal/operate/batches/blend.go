@@ -123,8 +123,10 @@ func (m *Manifest) blendIn(dir string, part Manifest) error {
 		what     string
 		one, two any
 	}{
-		{"BATCH_SIZE", m.Settings["BATCH_SIZE"], part.Settings["BATCH_SIZE"]}, {"ECM_LOW", m.Low, part.Low},
-		{"the digest of tombstones", m.Forgotten, part.Forgotten}, {"the version", m.Version, part.Version},
+		{"BATCH_SIZE", m.Settings["BATCH_SIZE"], part.Settings["BATCH_SIZE"]},
+		{"ECM_LOW", m.Low, part.Low},
+		{"the digest of tombstones", m.Forgotten, part.Forgotten},
+		{"the version", m.Version, part.Version},
 	} {
 		if d.one != d.two {
 			return fmt.Errorf("--blend: %s is %v in %s, and %v in the plans before it: want the same in all", d.what, d.two, dir, d.one)

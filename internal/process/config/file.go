@@ -115,8 +115,7 @@ func (f finding) Error() string { return fmt.Sprintf("%s:%d: %s", f.path, f.line
 // inOrder sorts findings by their lines.
 func inOrder(problems []error) []error {
 	line := func(err error) (n int) {
-		var f finding
-		if errors.As(err, &f) {
+		if f, ok := errors.AsType[finding](err); ok {
 			n = f.line
 		}
 		return n
