@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/version"
@@ -39,7 +40,7 @@ func (o Options) describe(ctx context.Context, log *stream.Log) (*about, error) 
 			return nil, fmt.Errorf("--manifest is %q, which describes the namespace %q, and this run is of %q: give the run's own", o.Manifest, m.Namespace, cfg.Namespace)
 		}
 		params := maps.Clone(m.Settings)
-		params["LANES"] = fmt.Sprint(m.Lanes)
+		params["LANES"] = strconv.Itoa(m.Lanes)
 		tags["version"], tags["commit"] = m.Pairstream, commitOf(m.Pairstream)
 		for _, model := range m.Models {
 			name := "model." + string(model.Topic)
@@ -63,7 +64,7 @@ func (o Options) describe(ctx context.Context, log *stream.Log) (*about, error) 
 		}
 	}
 	delete(params, "NAMESPACE")
-	params["LANES"] = fmt.Sprint(cfg.Lanes)
+	params["LANES"] = strconv.Itoa(cfg.Lanes)
 	for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Scored} {
 		model, err := firstModel(ctx, log, topic)
 		if err != nil {

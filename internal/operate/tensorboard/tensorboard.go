@@ -75,19 +75,19 @@ func (w *Writer) Hyperparameters(at time.Time, settings map[string]string) error
 		if number, err := strconv.ParseFloat(settings[name], 64); err == nil && !math.IsNaN(number) && !math.IsInf(number, 0) {
 			value = double(nil, protoNumber, number)
 		} else {
-			value = text(nil, protoString, settings[name])
+			value = text(protoString, settings[name])
 		}
-		session = nested(session, sessionHparams, nested(text(nil, mapKey, name), mapValue, value))
+		session = nested(session, sessionHparams, nested(text(mapKey, name), mapValue, value))
 	}
 	session = double(session, sessionStart, seconds(at))
-	plugin := nested(text(nil, pluginName, "hparams"), pluginContent, nested(nil, hparamsSession, session))
-	value := nested(text(nil, valueTag, "_hparams_/session_start_info"), valueMetadata, nested(nil, metadataPlugin, plugin))
+	plugin := nested(text(pluginName, "hparams"), pluginContent, nested(nil, hparamsSession, session))
+	value := nested(text(valueTag, "_hparams_/session_start_info"), valueMetadata, nested(nil, metadataPlugin, plugin))
 	return w.record(nested(event(at, 0), eventSummary, nested(nil, summaryValue, value)))
 }
 
-// text appends a string field. Protocol buffers hold only valid UTF-8.
-func text(to []byte, field protowire.Number, s string) []byte {
-	return protowire.AppendString(protowire.AppendTag(to, field, protowire.BytesType), strings.ToValidUTF8(s, "\uFFFD"))
+// text encodes a string field. Protocol buffers hold only valid UTF-8.
+func text(field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(nil, field, protowire.BytesType), strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 func nested(to []byte, field protowire.Number, message []byte) []byte {
