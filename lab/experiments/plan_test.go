@@ -322,7 +322,8 @@ func TestShippedModelsAreKnown(t *testing.T) {
 	for name, c := range map[string]struct {
 		made FirstModel
 		want []byte
-	}{"first": {firstModel(), models.First}, "con-d": {condModel(), models.ConD}, "another": {weak, nil},
+	}{
+		"first": {firstModel(), models.First}, "con-d": {condModel(), models.ConD}, "another": {weak, nil},
 		"first of the demo": {modelPairs()[1].first, partial.First}, "con-d of the demo": {modelPairs()[1].cond, partial.ConD},
 	} {
 		if got := c.made.known(); !bytes.Equal(got, c.want) {

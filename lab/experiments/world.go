@@ -292,7 +292,8 @@ func (s worldSettings) models(ctx context.Context, j Job, on *setup, d *parted) 
 		steps      int64
 		candidates int
 	}{
-		{&c.start, "first", firstSeed + 10*first, s.Sizes.FirstSteps, bootstrap.Candidates}, {&c.cond, "con-d", condSeed + 10*cond, s.Sizes.CondSteps, s.CondCandidates},
+		{&c.start, "first", firstSeed + 10*first, s.Sizes.FirstSteps, bootstrap.Candidates},
+		{&c.cond, "con-d", condSeed + 10*cond, s.Sizes.CondSteps, s.CondCandidates},
 		{&c.third, "first", thirdSeed, s.Sizes.FirstSteps, bootstrap.Candidates},
 	} {
 		if *m.to, err = s.shared(ctx, j, on, d, m.role, m.seed, m.steps, m.candidates); err != nil {

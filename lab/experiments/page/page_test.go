@@ -290,8 +290,11 @@ func TestCorrectionTakesBack(t *testing.T) {
 		p      float64
 		want   evidence.Outcome
 	}{
-		{evidence.Holds, 0.049, evidence.Holds}, {evidence.Holds, 0.05, evidence.Undecided}, {evidence.Opposite, 0.2, evidence.Undecided},
-		{evidence.Opposite, 0.01, evidence.Opposite}, {evidence.Unknown, 1, evidence.Unknown},
+		{evidence.Holds, 0.049, evidence.Holds},
+		{evidence.Holds, 0.05, evidence.Undecided},
+		{evidence.Opposite, 0.2, evidence.Undecided},
+		{evidence.Opposite, 0.01, evidence.Opposite},
+		{evidence.Unknown, 1, evidence.Unknown},
 	} {
 		if got := after(evidence.Verdict{Outcome: c.before}, c.p); got != c.want {
 			t.Errorf("%s with p = %v is %s, want %s", c.before, c.p, got, c.want)
