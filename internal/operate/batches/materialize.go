@@ -63,7 +63,7 @@ func (o Options) tars(ctx context.Context, environ map[string]string, forgotten 
 		return err
 	}
 	if m.Forgotten != forgottenDigest(forgotten) {
-		return fmt.Errorf("--out=%s holds a plan with other tombstones, and may have what is taken back now: make it again in another folder", o.Out)
+		return fmt.Errorf("--out=%s holds a plan with other tombstones, and may hold pairs that are forgotten now: make it again in another folder", o.Out)
 	}
 	size, err := strconv.Atoi(m.Settings["BATCH_SIZE"])
 	if err != nil {
