@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -226,6 +227,7 @@ func removeLeftovers(dir string) error {
 func (e *writing) write(ctx context.Context) error {
 	g, ctx := interrupt.WithContext(ctx)
 	loaded := make(chan *batch)
+	before := maps.Clone(e.done) // the writer adds what it writes
 	g.Go(func() error {
 		defer close(loaded)
 		number := -1
@@ -233,7 +235,7 @@ func (e *writing) write(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if number++; e.done[number] {
+			if number++; before[number] {
 				continue
 			}
 			b, err := e.load(ctx, number, planned)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/crawl/materialize"
@@ -28,6 +29,7 @@ import (
 type pictures struct {
 	lost   map[int64]error
 	faults map[int64]int // passing faults before the image is read
+	mu     sync.Mutex    // several images are read at once
 	reads  int
 	after  func(reads int)
 }
@@ -35,6 +37,8 @@ type pictures struct {
 func bytesAt(offset int64) []byte { return fmt.Appendf(nil, "\xff\xd8 picture %d", offset) }
 
 func (p *pictures) ReadRange(_ context.Context, ref schemas.ImageRef, id schemas.ImageID) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.after != nil {
 		p.reads++
 		p.after(p.reads)
