@@ -112,7 +112,7 @@ func held(in Input, b *schemas.Batch) Input {
 	return in
 }
 
-// What is kept of a forgotten image is not held: whoever loads the image must hear of it.
+// The cache holds nothing of a forgotten image: a caller that loads the image must get the error.
 func TestNothingIsHeldOfWhatIsTakenBack(t *testing.T) {
 	const n = 6
 	in, b := randomInput(n), named(n)

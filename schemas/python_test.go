@@ -43,7 +43,7 @@ func TestPythonIsMadeFromTheRecordTypes(t *testing.T) {
 	compareMade(t, pythonDir+"topics.py", p.topics)
 }
 
-// compareMade compares a file with what is made of it, or writes it anew.
+// compareMade compares a file with its generated text, or writes it anew.
 func compareMade(t *testing.T, path string, make func(old string) string) {
 	t.Helper()
 	old, err := os.ReadFile(path)

@@ -19,7 +19,7 @@ import (
 
 // TestAccountOfEverything publishes pairs twice, some that are broken and some that a rule drops, and takes two images
 // back: one before the encoder has it, one behind. What status says adds up to what was published. All that is in
-// groups was trained on in each epoch, but for what was forgotten.
+// groups was trained on in each epoch, except for forgotten images.
 func TestAccountOfEverything(t *testing.T) {
 	if apart(t) {
 		return

@@ -83,7 +83,7 @@ func TestForgottenStaysForgotten(t *testing.T) {
 	namespace("production")
 	forgetPair(pairs[len(pairs)-1])
 	if _, err := command(t, "batches", "--out", in("plan"), in("scenes")); err == nil || !strings.Contains(err.Error(), "other tombstones") {
-		t.Errorf("a plan with what is forgotten now: error %v", err)
+		t.Errorf("a plan with images that are forgotten now: error %v", err)
 	}
 	t.Setenv("KAFKA_BROKERS", "127.0.0.1:1")
 	if _, err := command(t, "batches", "--out", in("other"), in("scenes")); err == nil || !strings.HasPrefix(err.Error(), "reading the tombstones of images, which a plan leaves out, from KAFKA_BROKERS or --data: ") {

@@ -32,14 +32,8 @@ var groups = []group{
 			name: "up", short: "run all stages in this process, with the embedded broker unless KAFKA_BROKERS is set", tensors: true,
 			example: "up --config pairstream.toml",
 		},
-		{
-			name: "broker", short: "run the embedded broker by itself, for one machine",
-			example: "broker --data data/broker",
-		},
-		{
-			name: "topics", short: "create or check the topics of the namespace", rare: true,
-			example: "topics check",
-		},
+		{name: "broker", short: "run the embedded broker by itself, for one machine", example: "broker --data data/broker"},
+		{name: "topics", short: "create or check the topics of the namespace", rare: true, example: "topics check"},
 	}},
 	{"feed", "Feed pairs into it", []listing{
 		{
@@ -50,28 +44,16 @@ var groups = []group{
 			name: "fetch", short: "download the images of a list into tars, and publish them",
 			example: "fetch laion.parquet --out s3://crawl/laion/",
 		},
-		{
-			name: "produce", short: "publish the pairs of WebDataset tars, by reference",
-			example: "produce /data/shards --final",
-		},
-		{
-			name: "ingest", short: "take pairs by HTTP: POST /v1/pairs",
-			example: "ingest --max-lag 10000",
-		},
-		{
-			name: "seal", short: "close the open group of a lane, or of all lanes",
-			example: "seal --lane 0",
-		},
+		{name: "produce", short: "publish the pairs of WebDataset tars, by reference", example: "produce /data/shards --final"},
+		{name: "ingest", short: "take pairs by HTTP: POST /v1/pairs", example: "ingest --max-lag 10000"},
+		{name: "seal", short: "close the open group of a lane, or of all lanes", example: "seal --lane 0"},
 		{
 			name: "vocab", short: "make a WordPiece vocabulary from captions", rare: true,
 			example: "vocab /data/shards --out vocab.txt",
 		},
 	}},
 	{"watch", "Watch it", []listing{
-		{
-			name: "status", short: "show the progress of every stage in every lane, and dead letters",
-			example: "status --watch",
-		},
+		{name: "status", short: "show the progress of every stage in every lane, and dead letters", example: "status --watch"},
 		{
 			name: "progress", short: "print the reports of training: losses, learning rate, evaluations",
 			example: "progress --follow --kind eval",
@@ -134,14 +116,8 @@ var groups = []group{
 			name: "settings", short: "list every setting with its default and meaning", tensors: true,
 			example: "settings --recipe mafa --toml",
 		},
-		{
-			name: "dead-letters", short: "list, show or put back records that stages have set aside",
-			example: "dead-letters list",
-		},
-		{
-			name: "lanes", short: "show lanes that are parked or wait, find the damage, and skip it",
-			example: "lanes list",
-		},
+		{name: "dead-letters", short: "list, show or put back records that stages have set aside", example: "dead-letters list"},
+		{name: "lanes", short: "show lanes that are parked or wait, find the damage, and skip it", example: "lanes list"},
 		{
 			name: "forget", short: "take images back: out of training, live search and the console",
 			example: "forget --url taken-back.txt",

@@ -108,7 +108,7 @@ func tellOthers(at logCommand) error {
 	return nil
 }
 
-// lookBack erases copies of what was forgotten, and reports where that is.
+// lookBack erases copies of forgotten images, and reports where they are.
 func (f *forgetFlags) lookBack(at logCommand) error {
 	set, err := forget.Open(at.Context(), at.log)
 	if err != nil {

@@ -54,7 +54,7 @@ func (w *world) forget(a action) {
 	}
 }
 
-// noteStart notes what a stage knows when it starts while nobody else of it runs: which images are forgotten, and
+// noteStart notes the knowledge of a stage that starts while no other instance of it runs: which images are forgotten, and
 // Con-D.
 func (w *world) noteStart(stage string) {
 	s := w.here
@@ -118,7 +118,7 @@ func (b *books) masked(topic schemas.Topic, e entryOf, samples []schemas.Sample,
 	}
 }
 
-// eraseCopies erases the copies of what is forgotten, and wants none of them that records of the log lead to. Nobody
+// eraseCopies erases the copies of forgotten images, and wants none of them that records of the log lead to. Nobody
 // looks into a log with another number of lanes.
 func (w *world) eraseCopies(s *space) {
 	if len(s.gone) == 0 || w.here != s {
