@@ -224,7 +224,7 @@ func (t *Trainer) loadInput(data Examples, members []int, o BootstrapOptions, ep
 	side := t.model.Config.ImageSize
 	size := 3 * side * side
 	in := Input{Pixels: make([]float32, len(members)*size), IDs: make([][]int32, len(members))}
-	if t.options.ITC.Triple {
+	if t.options.ITC.Loss == Triple {
 		in.Second = make([]float32, len(in.Pixels))
 	}
 	var group errgroup.Group

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/pairstream/pairstream/internal/base/version"
@@ -187,7 +188,12 @@ func (t *Trainer) restore(ctx context.Context, f *safetensors.File) error {
 	if state.Steps, err = lookUp(f, optimSteps, safetensors.Tensor.Int64s); err != nil {
 		return err
 	}
-	for _, p := range t.model.Params() {
+	for i, p := range t.model.Params() {
+		if _, saved := f.Tensor(p.Name); !saved { // the bias of a sigmoid loss, which the run that saved it did not have
+			state.Means, state.Squares = append(state.Means, []float32{0}), append(state.Squares, []float32{0})
+			state.Steps = slices.Insert(state.Steps, i, 0)
+			continue
+		}
 		mean, err := lookUp(f, optimMeanPrefix+p.Name, safetensors.Tensor.Float32s)
 		if err != nil {
 			return err

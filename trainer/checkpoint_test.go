@@ -16,7 +16,7 @@ import (
 
 func withQueue() Options {
 	o := everything()
-	o.ITC = ITCOptions{Targets: Distilled, Alpha: 0.4, AlphaRampSteps: 10}
+	o.ITC = ITCOptions{Loss: Softmax, Targets: Distilled, Alpha: 0.4, AlphaRampSteps: 10}
 	o.Momentum = MomentumOptions{Decay: 0.9, Queue: 20}
 	return o
 }
@@ -24,7 +24,7 @@ func withQueue() Options {
 // withTCL draws its negatives, distils MLM and contrasts as TCL does.
 func withTCL() Options {
 	o := withQueue()
-	o.ITC.Triple, o.MLMDistill, o.ITMNegatives = true, 0.4, MultinomialNegatives
+	o.ITC.Loss, o.MLMDistill, o.ITMNegatives = Triple, 0.4, MultinomialNegatives
 	return o
 }
 
@@ -36,7 +36,7 @@ func save(t *testing.T, tr *Trainer, folder, positions string) string {
 
 func TestResumingChangesNothing(t *testing.T) {
 	for name, o := range map[string]Options{
-		"MAFA": everything(), "momentum encoder and queue": withQueue(), "TCL with drawn negatives": withTCL(),
+		"MAFA": everything(), "momentum encoder and queue": withQueue(), "TCL with drawn negatives": withTCL(), "a sigmoid": withSigmoid(everything()),
 		"two batches a step": inPairs(withQueue()),
 	} {
 		t.Run(name, func(t *testing.T) {

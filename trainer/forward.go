@@ -146,14 +146,21 @@ func (t *Trainer) mine(s *torch.Scope, f *forward, b *schemas.ScoredBatch) {
 
 // contrastive computes ITC.
 func (t *Trainer) contrastive(s *torch.Scope, f *forward, b *schemas.ScoredBatch) *torch.Tensor {
-	i2t := directionOf(s, f.simI2T, hardTargets(b.Samples, f.keys.others, f.picksI2T, t.options.ECM))
-	t2i := directionOf(s, f.simT2I, hardTargets(b.Samples, f.keys.others, f.picksT2I, t.options.ECM))
+	rowsI2T := hardTargets(b.Samples, f.keys.others, f.picksI2T, t.options.ECM)
+	rowsT2I := hardTargets(b.Samples, f.keys.others, f.picksT2I, t.options.ECM)
+	if t.options.ITC.Loss == Sigmoid {
+		bias := t.model.Bias()
+		return s.MulScalar(s.Add(
+			sigmoidLoss(s, f.image, f.keys.text, f.temperature, bias, rowsI2T),
+			sigmoidLoss(s, f.text, f.keys.image, f.temperature, bias, rowsT2I)), 0.5)
+	}
+	i2t, t2i := directionOf(s, f.simI2T, rowsI2T), directionOf(s, f.simT2I, rowsT2I)
 	if t.options.ITC.Targets == Distilled {
 		i2t.teacher = similarities(s, f.keys.batchImage, f.keys.text, f.temperature)
 		t2i.teacher = similarities(s, f.keys.batchText, f.keys.image, f.temperature)
 	}
 	alpha := t.options.ITC.alpha(b.Epoch, t.step)
-	if t.options.ITC.Triple {
+	if t.options.ITC.Loss == Triple {
 		return t.tripleContrastive(s, f, i2t, t2i, alpha)
 	}
 	return t.options.ITC.loss(s, i2t, t2i, alpha)

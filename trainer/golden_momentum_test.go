@@ -65,7 +65,9 @@ func (c momentumCase) options(t *testing.T, v vectors, alpha float64) Options {
 	v.Config(&config)
 	o := GRITVLP()
 	o.ITC.Targets, o.ITC.Alpha, o.MLMDistill = Distilled, alpha, alpha
-	o.ITC.Triple = len(c.terms) > 2
+	if len(c.terms) > 2 {
+		o.ITC.Loss = Triple
+	}
 	o.Momentum = MomentumOptions{Decay: v.scalar("in.momentum"), Queue: config.QueueSize}
 	return o
 }
@@ -98,7 +100,7 @@ func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p p
 	t.Helper()
 	goldenMomentum(t, v, tr, s)
 	in := goldenInput(v)
-	if tr.options.ITC.Triple {
+	if tr.options.ITC.Loss == Triple {
 		in.Second = v.Float32s("in.image_aug")
 	}
 	n := len(in.IDs)
@@ -118,7 +120,7 @@ func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p p
 		"image_embeds": f.tokens, "text_embeds": unpadded(f.hidden),
 	})
 	sims := map[string]*torch.Tensor{"sim_i2t": f.simI2T, "sim_t2i": f.simT2I}
-	if tr.options.ITC.Triple {
+	if tr.options.ITC.Loss == Triple {
 		sims["sim_i2i"], sims["sim_t2t"] = f.simI2I, f.simT2T
 	}
 	order := append(iota64(n), goldenQueueOrder(v, n)...)

@@ -17,7 +17,7 @@ type Input struct {
 	// positive, or another augmentation of its own image if it has none. UniWeight above 0 requires them; otherwise
 	// they are ignored.
 	Positives []float32
-	// Second holds other augmentations of the images, in the form of Pixels. ITC.Triple requires them; otherwise they
+	// Second holds other augmentations of the images, in the form of Pixels. [Triple] requires them; otherwise they
 	// are ignored.
 	Second []float32
 	// IDs are the token ids of each sample's text: [CLS] ... [SEP], not padded.
@@ -60,7 +60,7 @@ func (t *Trainer) Send(in Input) (Input, error) {
 	}
 	send(&out.sent.pixels, in.Pixels, true)
 	send(&out.sent.positives, in.Positives, t.options.UniWeight > 0)
-	send(&out.sent.second, in.Second, t.options.ITC.Triple)
+	send(&out.sent.second, in.Second, t.options.ITC.Loss == Triple)
 	if err != nil {
 		out.Free()
 		return Input{}, fmt.Errorf("sending images to the device: %w", err)
@@ -141,7 +141,7 @@ func (t *Trainer) check(b *schemas.ScoredBatch, in Input) error {
 		return fmt.Errorf("%w: %d pixel values for %d images of %d", ErrInput, len(in.Pixels), n, image)
 	case in.sent == nil && t.options.UniWeight > 0 && len(in.Positives) != n*image:
 		return fmt.Errorf("%w: %d pixel values for %d positives of %d", ErrInput, len(in.Positives), n, image)
-	case in.sent == nil && t.options.ITC.Triple && len(in.Second) != n*image:
+	case in.sent == nil && t.options.ITC.Loss == Triple && len(in.Second) != n*image:
 		return fmt.Errorf("%w: %d pixel values for %d second views of %d", ErrInput, len(in.Second), n, image)
 	case len(in.IDs) != n:
 		return fmt.Errorf("%w: %d texts for %d samples", ErrInput, len(in.IDs), n)

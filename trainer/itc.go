@@ -192,7 +192,12 @@ func (t rowTargets) dropped(s *torch.Scope) *torch.Tensor {
 	if len(t.drop) == 0 {
 		return nil
 	}
+	return t.mask(s, t.drop)
+}
+
+// mask returns [rows, columns], Bool, true at the given places.
+func (t rowTargets) mask(s *torch.Scope, places []int64) *torch.Tensor {
 	x := s.Zeros(torch.Bool, int64(t.rows*t.columns))
-	x.IndexFill(0, s.Int64s(t.drop, int64(len(t.drop))), 1)
+	x.IndexFill(0, s.Int64s(places, int64(len(places))), 1)
 	return s.Reshape(x, int64(t.rows), int64(t.columns))
 }

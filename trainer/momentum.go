@@ -61,6 +61,13 @@ func momentumFrom(ctx context.Context, m *model.Model, f *safetensors.File, pref
 	if err != nil {
 		return nil, fmt.Errorf("making the momentum encoder: %w", err)
 	}
+	if m.Bias() != nil {
+		if err := average.AddBias(ctx); err != nil {
+			average.Free()
+			return nil, fmt.Errorf("making the momentum encoder: %w", err)
+		}
+		average.SetTrainable(false)
+	}
 	average.SetDropout(m.Dropout()) // ALBEF's average runs in training mode as well
 	return &momentum{model: average, decay: o.Decay, limit: o.Queue}, nil
 }

@@ -4,6 +4,19 @@ import (
 	"github.com/pairstream/pairstream/internal/base/invalid"
 )
 
+// ITCLoss names the contrastive loss.
+type ITCLoss string
+
+const (
+	// Softmax is the cross-entropy of every row (GRIT-VLP eq. 1 and 2, MAFA eq. 1).
+	Softmax ITCLoss = "softmax"
+	// Triple is the mean of TCL's six terms: across and within modalities, and with local features (TCL 3.2 to 3.4). It
+	// needs a momentum encoder, which sees a second view of every image.
+	Triple ITCLoss = "triple"
+	// Sigmoid decides every pair of an image and a text by itself (SigLIP, Zhai et al. 2023, eq. 1).
+	Sigmoid ITCLoss = "sigmoid"
+)
+
 // ITCTargets names what softens the row targets of the contrastive loss.
 type ITCTargets string
 
@@ -34,6 +47,7 @@ const (
 
 // ITCOptions sets the contrastive loss.
 type ITCOptions struct {
+	Loss    ITCLoss    `env:"ITC_LOSS" envDefault:"softmax" desc:"the contrastive loss: softmax of every row; triple, TCL's six terms across and within modalities and with local features, which needs MOMENTUM_DECAY; or sigmoid, SigLIP's decision about every image and text, which needs ITC_TARGETS=onehot"`
 	Targets ITCTargets `env:"ITC_TARGETS" envDefault:"smoothed" desc:"what softens ITC's targets: onehot, consistency (GRIT-VLP eq. 6), smoothed (MAFA eq. 5) or distilled (ALBEF)"`
 	// Lambda weighs the consistency term; 0.2 in GRIT-VLP section 4.2.
 	Lambda float64 `env:"ITC_LAMBDA" envDefault:"0.2" desc:"weight of the consistency term"`
@@ -51,9 +65,6 @@ type ITCOptions struct {
 	// AlphaRampSteps raises Alpha of [Distilled], and MLMDistill, linearly from 0 over that many steps; ALBEF takes its
 	// first epoch.
 	AlphaRampSteps int64 `env:"ITC_ALPHA_RAMP_STEPS" envDefault:"0" desc:"steps over which the shares of distilled targets, in ITC and MLM, rise from 0"`
-	// Triple adds TCL's losses within a modality and with local features. The loss is then the mean of six terms. It needs
-	// a momentum encoder, which sees a second view of every image.
-	Triple bool `env:"ITC_TRIPLE" envDefault:"false" desc:"TCL's six contrastive terms: across and within modalities, and with local features; needs MOMENTUM_DECAY"`
 	// Gather compares every anchor with the keys of all batches of the step, as CLIP does with those of all GPUs. It costs
 	// one more pass of the image and text encoders, see [Trainer.Prepare]. Off in the papers here.
 	Gather bool `env:"ITC_GATHER" envDefault:"false" desc:"ITC compares every anchor with the texts or images of all STEP_BATCHES mini-batches of a step, not of its own alone, as CLIP does across GPUs; costs one more forward pass of the image and text encoders, and holds the images of all of them. Not with ITC_FORM=literal; STEP_BATCHES=1 has nothing to gather"`
@@ -101,7 +112,7 @@ type Options struct {
 func GRITVLP() Options {
 	return Options{
 		ITCWeight: 1, ITMWeight: 1, MLMWeight: 1,
-		ITC:             ITCOptions{Targets: Consistency, Lambda: 0.2, Form: Additive, Alpha: 0.5, SoftFromEpoch: 1},
+		ITC:             ITCOptions{Loss: Softmax, Targets: Consistency, Lambda: 0.2, Form: Additive, Alpha: 0.5, SoftFromEpoch: 1},
 		ECM:             ECMOptions{High: 0.8, Low: 0.5},
 		Dropout:         0.1,
 		MaskProbability: 0.5,
@@ -189,9 +200,17 @@ func (o ITCOptions) validate(l *invalid.List, m MomentumOptions) {
 	default:
 		l.Want(false, "%s is %q, want %q, %q, %q or %q", targets, o.Targets, OneHot, Consistency, Smoothed, Distilled)
 	}
-	const triple = invalid.Field("ITC.Triple")
-	l.Want(!o.Triple || m.Enabled(), "%s needs %s above 0", triple, invalid.Field("Momentum.Decay"))
-	l.Want(!o.Triple || o.Targets != Consistency, "%s with %s=%s, want other targets", triple, targets, o.Targets)
+	const loss = invalid.Field("ITC.Loss")
+	switch o.Loss {
+	case Softmax:
+	case Triple:
+		l.Want(m.Enabled(), "%s is %q, which needs %s above 0", loss, o.Loss, invalid.Field("Momentum.Decay"))
+		l.Want(o.Targets != Consistency, "%s is %q with %s=%s, want other targets", loss, o.Loss, targets, o.Targets)
+	case Sigmoid:
+		l.Want(o.Targets == OneHot, "%s is %q with %s=%s, want %q: the sigmoid of a pair has no row to soften", loss, o.Loss, targets, o.Targets, OneHot)
+	default:
+		l.Want(false, "%s is %q, want %q, %q or %q", loss, o.Loss, Softmax, Triple, Sigmoid)
+	}
 	l.Want(o.Lambda >= 0, "%s is %g, want 0 or more", lambda, o.Lambda)
 	invalid.Within(l, "ITC.Alpha", o.Alpha, 0, 1)
 	l.Want(o.SoftFromEpoch >= 0, "%s is %d, want 0 or more", invalid.Field("ITC.SoftFromEpoch"), o.SoftFromEpoch)

@@ -44,6 +44,11 @@ func newTrainer(ctx context.Context, m *model.Model, v Vocabulary, o Options) (*
 		l.Want(false, "%s is above 0 and the model has no head for masked words", invalid.Field("MLMWeight"))
 		return nil, fmt.Errorf("preparing to train: %w", l.Err())
 	}
+	if o.ITC.Loss == Sigmoid {
+		if err := m.AddBias(ctx); err != nil {
+			return nil, fmt.Errorf("preparing to train: %w", err)
+		}
+	}
 	t := &Trainer{model: m, worker: m.Worker(), vocabulary: v, options: o, runs: runsOf(m)}
 	m.Calibration, m.Card = nil, "" // of the weights as they were
 	m.SetTrainable(true)

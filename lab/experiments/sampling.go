@@ -104,7 +104,7 @@ func (t training) input(ctx context.Context, l *dataset.Loader, b *schemas.Batch
 		to     *[]float32
 	}{
 		{true, l.Images, &in.Pixels},
-		{t.options.ITC.Triple, l.Second, &in.Second},
+		{t.options.ITC.Loss == trainer.Triple, l.Second, &in.Second},
 		{t.options.UniWeight > 0, l.Positives, &in.Positives},
 	} {
 		if !load.wanted {

@@ -19,7 +19,7 @@ func TestEpochsAfterKills(t *testing.T) {
 	for name, settings := range map[string]map[string]string{
 		"one epoch": {
 			"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum:4",
-			"MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "8", "ITC_TARGETS": "distilled", "ITC_TRIPLE": "true", "ITC_ALPHA_RAMP_STEPS": "4", // TCL
+			"MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "8", "ITC_TARGETS": "distilled", "ITC_LOSS": "triple", "ITC_ALPHA_RAMP_STEPS": "4", // TCL
 		},
 		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12", "ITC_SOFT_FROM_EPOCH": "1", "AUGMENT_OPS": "3,10"},
 		"lane by lane": {

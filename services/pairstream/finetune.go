@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,7 +39,7 @@ type fineTuneSettings struct {
 // the place of a recipe, whose values are those of pre-training.
 var retrievalSettings = map[string]string{
 	"ITC_WEIGHT": "1", "ITM_WEIGHT": "1", "MLM_WEIGHT": "0", "UNI_WEIGHT": "0", "DROPOUT": "0.1",
-	"ITC_TARGETS": "onehot", "ITC_ALPHA": "0.4", "ITC_ALPHA_RAMP_STEPS": "0", "ITC_SOFT_FROM_EPOCH": "0", "ITC_TRIPLE": "false",
+	"ITC_TARGETS": "onehot", "ITC_ALPHA": "0.4", "ITC_ALPHA_RAMP_STEPS": "0", "ITC_SOFT_FROM_EPOCH": "0", "ITC_LOSS": string(trainer.Softmax),
 	"ECM_LOSSES": "none", "ITM_NEGATIVES": "multinomial", "STEP_BATCHES": "4",
 	"MLM_PROBABILITY": "0.15", "MLM_DISTILL": "0", "MOMENTUM_DECAY": "0.995",
 	"LR_SCHEDULE": string(trainer.ReferenceEpochs), "LR": "1e-5", "LR_WARMUP_STEPS": "0", "LR_TOTAL_STEPS": "30",
@@ -73,7 +72,9 @@ func fineTuneEnvironment(environ map[string]string) (map[string]string, error) {
 	name := environ[recipe.Variable]
 	if strings.HasPrefix(name, "gpn-s") || name == "albef" || name == "tcl" {
 		defaults["ITC_TARGETS"] = string(trainer.Distilled)
-		defaults["ITC_TRIPLE"] = strconv.FormatBool(strings.HasSuffix(name, "tcl"))
+		if strings.HasSuffix(name, "tcl") {
+			defaults["ITC_LOSS"] = string(trainer.Triple)
+		}
 	}
 	defaults["MOMENTUM_QUEUE"] = "65536"
 	if recipe.SameValue(environ["MOMENTUM_DECAY"], "0") {
@@ -106,7 +107,7 @@ func newFineTuneCommand() *cobra.Command {
 		Long: "Fine-tunes a model on the pairs of tars with ITC against a queue of momentum features and ITM with drawn\n" +
 			"negatives (GRIT-VLP supplement 3, MAFA appendix F): what the papers evaluate retrieval with, and their Con-D. The\n" +
 			"momentum model begins with a checkpoint's trained average. Settings of the trainer act here as well (ITM_WEIGHT=0:\n" +
-			"ITC alone; ITC_TRIPLE=true: TCL's six terms), and those that cannot are refused.",
+			"ITC alone; ITC_LOSS=triple: TCL's six terms), and those that cannot are refused.",
 		Args: wantArgs(1, anyNumber),
 		RunE: j.run,
 	}

@@ -71,8 +71,8 @@ func TestSettingsOfFineTuning(t *testing.T) {
 			},
 		},
 		"no momentum model":    {map[string]string{"MOMENTUM_DECAY": "0"}, nil, func(j fineTuneJob) bool { return !j.Core.Momentum.Enabled() && j.Core.Momentum.Queue == 0 }},
-		"the recipe of ALBEF":  {map[string]string{"RECIPE": "albef"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "distilled" && !j.Core.ITC.Triple }},
-		"the recipe of TCL":    {map[string]string{"RECIPE": "tcl"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "distilled" && j.Core.ITC.Triple }},
+		"the recipe of ALBEF":  {map[string]string{"RECIPE": "albef"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "distilled" && j.Core.ITC.Loss == "softmax" }},
+		"the recipe of TCL":    {map[string]string{"RECIPE": "tcl"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "distilled" && j.Core.ITC.Loss == "triple" }},
 		"a recipe and its own": {map[string]string{"RECIPE": "mafa"}, nil, func(j fineTuneJob) bool { return j.Core.ITC.Targets == "onehot" && j.Core.MLMWeight == 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 // ofQueue are the settings of a recipe with momentum encoder, queue and soft targets, as ALBEF and TCL have them.
 var ofQueue = map[string]string{
-	"MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "16", "ITC_TARGETS": "distilled", "ITC_ALPHA_RAMP_STEPS": "5", "ITC_TRIPLE": "true", "MLM_DISTILL": "0.4",
+	"MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "16", "ITC_TARGETS": "distilled", "ITC_ALPHA_RAMP_STEPS": "5", "ITC_LOSS": "triple", "MLM_DISTILL": "0.4",
 	"ITM_NEGATIVES": "multinomial", "ECM_LOSSES": "none",
 }
 

@@ -281,7 +281,7 @@ func TestFineTuneFollowsTheCore(t *testing.T) {
 	}
 	for name, change := range map[string]func(*bootstrap.FineTuning){
 		"plain":  func(*bootstrap.FineTuning) {},
-		"triple": func(o *bootstrap.FineTuning) { o.Core.ITC.Triple = true },
+		"triple": func(o *bootstrap.FineTuning) { o.Core.ITC.Loss = trainer.Triple },
 		"alone":  func(o *bootstrap.FineTuning) { o.Core.ITMWeight = 0 },
 		"masked": func(o *bootstrap.FineTuning) { o.Core.MLMWeight = 1 },
 	} {

@@ -38,7 +38,7 @@ func newInputs(ctx context.Context, tools device.Tools, s Settings, core *traine
 	}
 	loader := dataset.NewLoader(images.ForInput(size.ImageSize), size.ImageSize, size.TextTokens, words,
 		s.Run.Seed, s.Augment)
-	return inputs{loader, tools.Instruments.Log, s.Core.UniWeight > 0, s.Core.ITC.Triple, core.Send}, nil
+	return inputs{loader, tools.Instruments.Log, s.Core.UniWeight > 0, s.Core.ITC.Loss == trainer.Triple, core.Send}, nil
 }
 
 // load makes the inputs of a batch and sends them to the device. It masks an image that was lost for ever since Con-D

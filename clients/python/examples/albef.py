@@ -170,6 +170,8 @@ class ALBEF(nn.Module):
         self.vision_proj, self.text_proj = nn.Linear(shape.vision_dim, shape.embed_dim), nn.Linear(h, shape.embed_dim)
         self.itm_head = nn.Linear(h, 2)
         self.temp = nn.Parameter(torch.tensor(0.07))
+        if self.recipe.loss == "sigmoid":
+            self.itc_bias = nn.Parameter(torch.tensor(-10.0))
         for name, p in self.named_parameters():
             if p.dim() > 1 and "patch_embed" not in name:
                 nn.init.trunc_normal_(p, std=0.02)
@@ -275,11 +277,14 @@ class ALBEF(nn.Module):
         """ITC, and TCL's further terms."""
         r, m = self.recipe, self.momentum
         hard = [losses.hard_targets(batch.same_image, p if r.ecm_itc else None, queue_same=keys.queue_same, eliminate=r.eliminate) for p in picks]
+        if r.loss == "sigmoid":
+            halves = ((image, keys.texts, hard[0]), (text, keys.images, hard[1]))
+            return torch.stack([losses.sigmoid(anchors, others, targets, self.temp, self.itc_bias) for anchors, others, targets in halves]).mean()
         teachers = None
         if m is not None and r.targets == "distilled":
             teachers = losses.similarities(keys.image, keys.texts, self.temp), losses.similarities(keys.text, keys.images, self.temp)
         cross = losses.itc(*sims, *hard, r.softening(batch.epoch, 0 if m is None else m.step, teachers))
-        if not r.triple:
+        if r.loss != "triple":
             return cross
         assert m is not None and keys.tokens is not None and keys.hidden is not None, "TCL needs a momentum model"
         own = losses.hard_targets(batch.same_image, queue_same=keys.queue_same)
@@ -336,7 +341,7 @@ class ALBEF(nn.Module):
             vocab = about["pairstream.vocab"].split("\n") if "pairstream.vocab" in about else None
             model = cls(Shape(**json.loads(about["pairstream.config"])), recipe, vocab)
             there = set(file.keys())
-            own = {name: file.get_tensor(name) for name in model.own_state()}
+            own = {name: file.get_tensor(name) if name != "itc_bias" or name in there else start for name, start in model.own_state().items()}
             average = {name: file.get_tensor(f"momentum.{name}") if f"momentum.{name}" in there else tensor for name, tensor in own.items()}
         model.load_state_dict(own, strict=False)
         if model.momentum is not None:
@@ -372,7 +377,7 @@ def main() -> None:
     shape = model.shape
     batches = ScoredBatches(
         Brokers.from_env(), transform=recipe.images(shape.image_size), tokenize=recipe.captions(WordPiece(model.vocab), shape.text_tokens, shape.caption_words),
-        positives=recipe.uni > 0, second=recipe.triple, seed=args.seed,
+        positives=recipe.uni > 0, second=recipe.loss == "triple", seed=args.seed,
     )  # fmt: skip
     if args.shard:
         model = shard(model, args.device)

@@ -331,3 +331,21 @@ def test_tokenizer_golden() -> None:
         got = words.encode(case["text"], 25)
         assert got + [0] * (25 - len(got)) == case["bert_ids_max25"], case["text"]
         assert words.encode(case["text"], 1 << 20)[1:-1] == case["bert_ids"], case["text"]
+
+def test_sigmoid_is_siglips() -> None:
+    """SigLIP's Algorithm 1, and connections as further positives of one direction."""
+    draw = torch.Generator().manual_seed(3)
+    image, text = (torch.nn.functional.normalize(torch.randn(5, 8, generator=draw, dtype=torch.float64)).requires_grad_() for _ in range(2))
+    t, b = torch.tensor(10.0, dtype=torch.float64), torch.tensor(-10.0, dtype=torch.float64).requires_grad_()
+    labels = 2 * torch.eye(5, dtype=torch.float64) - 1
+    plain = -torch.nn.functional.logsigmoid(labels * (image @ text.t() * t + b)).sum() / 5
+    own = losses.hard_targets(no_partners(5))
+    ours = 0.5 * (losses.sigmoid(image, text, own, 1 / t, b) + losses.sigmoid(text, image, own, 1 / t, b))
+    for got, want in zip((ours, *torch.autograd.grad(ours, (image, text, b))), (plain, *torch.autograd.grad(plain, (image, text, b))), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+    picks = Picks(torch.tensor([3, 0, 0, 0, 0]), torch.full((5,), -1), torch.tensor([CONNECTION, 0, 0, 0, 0]))
+    for eliminate, label in ((False, 1.0), (True, 0.0)):
+        targets, one_more = losses.hard_targets(no_partners(5), picks, eliminate=eliminate), labels.clone()
+        one_more[0, 3] = label
+        terms = -torch.nn.functional.logsigmoid(one_more * (image @ text.t() * t + b)) * one_more.abs()
+        torch.testing.assert_close(losses.sigmoid(image, text, targets, 1 / t, b), terms.sum() / 5, rtol=1e-12, atol=1e-12)

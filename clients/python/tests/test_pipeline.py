@@ -94,7 +94,7 @@ def trainer(crawl: Path, config: Config, folder: Path, *, vary: bool, recipe: al
     model = albef.ALBEF.load(crawl / "weights.safetensors", recipe)
     batches = ScoredBatches(
         config, transform=(augment if vary else resize)(32), tokenize=WordPiece(WORDS).padded(12), seed=7, timeout=120, rank=0, world=1,
-        positives=recipe.uni > 0, second=recipe.triple,
+        positives=recipe.uni > 0, second=recipe.loss == "triple",
     )  # fmt: skip
     optimizer = torch.optim.AdamW(model.decay_groups(), lr=STEP)
     return Trainer(model, optimizer, batches, folder, schedule=lambda step: 0.5 * (1 + math.cos(math.pi * step / TOTAL)), timeout=120, **options)  # type: ignore[arg-type]

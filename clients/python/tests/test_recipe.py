@@ -104,10 +104,10 @@ def test_a_recipe_tokenizes_as_its_weights_say() -> None:
 def test_recipes() -> None:
     assert Recipe.of("mafa", {}) == Recipe() == Recipe.of(environ={})
     tcl_, gpns = Recipe.of("tcl", {}), Recipe.of(environ={"RECIPE": "gpn-s"})
-    assert (tcl_.triple, tcl_.distort, tcl_.momentum, tcl_.momentum_queue, tcl_.mlm_distill, tcl_.negatives, tcl_.mask_probability) == (
-        True, True, True, 65536, 0.4, "multinomial", 0.15,
+    assert (tcl_.loss, tcl_.distort, tcl_.momentum, tcl_.momentum_queue, tcl_.mlm_distill, tcl_.negatives, tcl_.mask_probability) == (
+        "triple", True, True, 65536, 0.4, "multinomial", 0.15,
     )  # fmt: skip
-    assert (gpns.uni, gpns.triple, gpns.distort, gpns.ramp_steps) == (1, False, False, 39062)
+    assert (gpns.uni, gpns.loss, gpns.distort, gpns.ramp_steps) == (1, "softmax", False, 39062)
     assert Recipe.of("gpn-s", {"STEP_BATCHES": "4"}).ramp_steps == 39062
     assert Recipe.of("albef", {"LANES": "1", "GROUP_SIZE": "6400", "EPOCHS": "3"}).ramp_steps == 12
     short = Recipe.of("albef", {"PAIRS": "6400", "EPOCHS": "3"})  # TestRecipePlansInPythonAsInGo compares with Go
@@ -132,8 +132,10 @@ def test_recipes() -> None:
         Recipe.of("clip", {})
     with pytest.raises(SettingError, match="ITC_ALPHA is 'x', want float"):
         Recipe.of("mafa", {"ITC_ALPHA": "x"})
-    with pytest.raises(SettingError, match="ITC_TRIPLE is 'x', want true or false"):
-        Recipe.of("mafa", {"ITC_TRIPLE": "x"})
+    with pytest.raises(SettingError, match="ITC_LOSS is 'x', want softmax, triple or sigmoid"):
+        Recipe.of("mafa", {"ITC_LOSS": "x"})
+    with pytest.raises(SettingError, match="ITC_LOSS is sigmoid with ITC_TARGETS=smoothed, want onehot"):
+        Recipe.of("mafa", {"ITC_LOSS": "sigmoid"})
     with pytest.raises(SettingError, match="MOMENTUM_DECAY is 'x', want float"):
         Recipe.of("mafa", {"MOMENTUM_DECAY": "x"})
     with pytest.raises(SettingError, match="ECM_LOSSES is 'itc,uni', want itc, itm and mlm, comma separated, or none"):
@@ -161,7 +163,7 @@ def test_momentum_steps_golden(dtype: torch.dtype, file: str, at: str) -> None:
     alpha, size, n = float(v[f"in.{at}.alpha"]), v["in.image_queue"].shape[1], len(v["in.input_ids"])
     of_tcl = file == "tcl_step"
     recipe = Recipe(
-        targets="distilled", alpha=alpha, mlm_distill=alpha, triple=of_tcl, momentum=True, momentum_decay=float(v["in.momentum"]), momentum_queue=size,
+        targets="distilled", alpha=alpha, mlm_distill=alpha, loss="triple" if of_tcl else "softmax", momentum=True, momentum_decay=float(v["in.momentum"]), momentum_queue=size,
         ecm_itc=False, ecm_itm=False, ecm_mlm=False, dropout=0,
     )  # fmt: skip
     model = model_of(v, "w.", recipe, dtype)

@@ -105,6 +105,9 @@ func (m *Model) Temperature(s *torch.Scope) *torch.Tensor {
 	return m.temperature
 }
 
+// Bias returns the learned addend of similarities in the sigmoid loss; nil: the model has none.
+func (m *Model) Bias() *torch.Tensor { return m.bias }
+
 // ImageRegions returns the local features of images encoded by [Model.Image]: [n, regions, embed]. It projects every
 // patch and scales it to length one. Then it averages the patches of a region, without scaling the average. As in TCL,
 // a grid of g x g patches has windows of c x c, where c is the integer part of the square root of g. Patches beyond the

@@ -50,6 +50,7 @@ type Model struct {
 	match       linear
 	masked      *maskedHead // nil in a model without MLM, such as a fine-tuned Con-D
 	temperature *torch.Tensor
+	bias        *torch.Tensor // of similarities in the sigmoid loss; nil in a model that was not trained with it
 }
 
 // maskedHead predicts masked words; its decoder is the table of word embeddings.
@@ -61,15 +62,21 @@ type maskedHead struct {
 
 // New makes a model with weights drawn from seed, ready to be trained.
 func New(ctx context.Context, w *torch.Worker, c Config, seed uint64) (*Model, error) {
-	m, err := build(ctx, w, c, &source{values: fromSeed(seed), dtype: torch.Float32, train: true}, true)
+	m, err := build(ctx, w, c, &source{values: fromSeed(seed), dtype: torch.Float32, train: true}, parts{masked: true})
 	if err != nil {
 		return nil, fmt.Errorf("making a model: %w", err)
 	}
 	return m, nil
 }
 
+// parts are those that not every model has.
+type parts struct{ masked, bias bool }
+
+// biasName is the tensor of the sigmoid loss's bias.
+const biasName = "itc_bias"
+
 // build makes a model of the tensors of a source.
-func build(ctx context.Context, w *torch.Worker, c Config, src *source, withMasked bool) (*Model, error) {
+func build(ctx context.Context, w *torch.Worker, c Config, src *source, with parts) (*Model, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -82,8 +89,11 @@ func build(ctx context.Context, w *torch.Worker, c Config, src *source, withMask
 		m.textProj = newLinear(src, "text_proj", c.TextHidden, c.EmbedDim, fanIn)
 		m.match = newLinear(src, "itm_head", c.TextHidden, 2, fanIn)
 		m.temperature = src.tensor("temp", warmth)
-		if withMasked {
+		if with.masked {
 			m.masked = newMaskedHead(src, c)
+		}
+		if with.bias {
+			m.bias = src.tensor(biasName, odds)
 		}
 		return src.err()
 	})
@@ -103,6 +113,25 @@ func newMaskedHead(src *source, c Config) *maskedHead {
 		norm:  newNorm(src, name+"transform.LayerNorm", c.TextHidden, bertEps),
 		bias:  src.tensor(name+"bias", zeros, c.VocabSize),
 	}
+}
+
+// AddBias gives the model the bias of the sigmoid loss, SigLIP's -10, if it has none. It takes gradients.
+func (m *Model) AddBias(ctx context.Context) error {
+	if m.bias != nil {
+		return nil
+	}
+	src := &source{values: fromSeed(0), dtype: m.params[0].Tensor.DType(), train: true}
+	err := m.worker.Do(ctx, func(s *torch.Scope) error {
+		src.scope = s
+		m.bias = src.tensor(biasName, odds)
+		return src.err()
+	})
+	if err != nil {
+		return fmt.Errorf("adding the bias of the sigmoid loss: %w", err)
+	}
+	m.params = append(m.params, src.params...)
+	slices.SortFunc(m.params, byName)
+	return nil
 }
 
 // Free frees the weights.

@@ -23,11 +23,13 @@ const (
 	truncated         // deviation 0.02, cut at two deviations: the vision transformer's matrices
 	fanIn             // uniform within 1/sqrt(inputs): PyTorch's linear layers and convolutions
 	warmth            // 0.07, ALBEF's temperature
+	odds              // -10, SigLIP's bias: about one positive in e^10 candidates
 )
 
 const (
 	deviation          = 0.02
 	initialTemperature = 0.07
+	initialBias        = -10
 )
 
 // source provides a network's tensors while the network is built, one call for each. So names, shapes and initial
@@ -201,6 +203,8 @@ func draw(values []float32, r *rand.Rand, first initial, inputs float64) {
 			values[i] = float32(bound * (2*r.Float64() - 1))
 		case warmth:
 			values[i] = initialTemperature
+		case odds:
+			values[i] = initialBias
 		}
 	}
 }

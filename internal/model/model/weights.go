@@ -59,7 +59,8 @@ func FromFile(ctx context.Context, w *torch.Worker, f *safetensors.File, o LoadO
 		return nil, err
 	}
 	src := &source{values: fromFile(f, rename, o.ImageSize/c.PatchSize), dtype: o.DType, train: o.Trainable, frozen: o.Frozen}
-	m, err := build(ctx, w, c, src, hasMasked(f, rename))
+	_, biased := f.Tensor(rename(biasName)[0])
+	m, err := build(ctx, w, c, src, parts{masked: hasMasked(f, rename), bias: biased})
 	if err != nil {
 		return nil, err
 	}

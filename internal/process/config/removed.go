@@ -123,13 +123,19 @@ var removals = map[string]removed{
 	"IMAGE_CACHE_BYTES":      fixed("268435456", "256 MiB of decoded images are kept, or an eighth of GOMEMLIMIT"),
 	"IMAGE_WORKERS":          fixed("", "four images are read at once for each processor; GOMAXPROCS takes fewer"),
 	"INDEXER_THREADS":        fixed("0", "the indexer takes all processors; GOMAXPROCS takes fewer"),
-	"ITC_REPORT_KL":          fixed("false", "the consistency term is reported as the cross-entropy"),
-	"ITM_SAME_IMAGE":         replaced("false", "SAME_IMAGE_NEGATIVES of the grouper is one switch for the walk, ITC, ITM and Con-D"),
-	"LIVE_GROUPS":            fixed("1", "live search finds the open group and the latest closed one"),
-	"LIVE_RECALL":            fixed("0.97", "live search aims at 97 % of the exact ten nearest"),
-	"LIVE_TAIL":              fixed("512", "live search compares the latest 512 pairs one by one"),
-	"LOSS_TRIES":             fixed("3", "a batch is set aside after 3 tries"),
-	"LR_EPOCHS":              replaced("30", "LR_SCHEDULE=reference goes down in 30 epochs of equal length, to LR_TOTAL_STEPS"),
+	"ITC_TRIPLE": merged("softmax", "ITC_LOSS=triple has TCL's six terms", func(old map[string]string) map[string]string {
+		if recipe.SameValue(old["ITC_TRIPLE"], "true") {
+			return map[string]string{"ITC_LOSS": "triple"}
+		}
+		return nil
+	}),
+	"ITC_REPORT_KL":  fixed("false", "the consistency term is reported as the cross-entropy"),
+	"ITM_SAME_IMAGE": replaced("false", "SAME_IMAGE_NEGATIVES of the grouper is one switch for the walk, ITC, ITM and Con-D"),
+	"LIVE_GROUPS":    fixed("1", "live search finds the open group and the latest closed one"),
+	"LIVE_RECALL":    fixed("0.97", "live search aims at 97 % of the exact ten nearest"),
+	"LIVE_TAIL":      fixed("512", "live search compares the latest 512 pairs one by one"),
+	"LOSS_TRIES":     fixed("3", "a batch is set aside after 3 tries"),
+	"LR_EPOCHS":      replaced("30", "LR_SCHEDULE=reference goes down in 30 epochs of equal length, to LR_TOTAL_STEPS"),
 	"LR_EPOCH_STEPS": merged("", "LR_SCHEDULE=reference takes a 30th of LR_TOTAL_STEPS for an epoch", func(old map[string]string) map[string]string {
 		steps, err := strconv.ParseInt(old["LR_EPOCH_STEPS"], 10, 64)
 		if old["LR_SCHEDULE"] != "reference" || err != nil {

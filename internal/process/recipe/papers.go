@@ -49,7 +49,7 @@ var backbone = []Value{
 	{Variable: "MOMENTUM_DECAY", Value: "0", Place: "GRIT-VLP 2.1, note 4"},
 	{Variable: "MOMENTUM_QUEUE", Value: "0", Place: "GRIT-VLP 2.1, note 4"},
 	{Variable: "MLM_DISTILL", Value: "0", Place: "GRIT-VLP 2.1, note 4"},
-	{Variable: "ITC_TRIPLE", Value: "false", Place: "TCL alone"},
+	{Variable: "ITC_LOSS", Value: "softmax", Place: "TCL alone contrasts within a modality and with local features"},
 	{Variable: "SAME_IMAGE_NEGATIVES", Value: "false", Place: "no paper tells captions of one image apart from others", Unlike: "captions of one image stay out of each other's mini-batches where that is possible; elsewhere they share the targets of ITC, and are no negatives of ITM and no candidates of Con-D"},
 }
 
@@ -72,7 +72,7 @@ var albef = []Value{
 
 // tcl adds the losses within a modality and with local features.
 var tcl = []Value{
-	{Variable: "ITC_TRIPLE", Value: "true", Place: "TCL 3.2 to 3.4"},
+	{Variable: "ITC_LOSS", Value: "triple", Place: "TCL 3.2 to 3.4"},
 	{Variable: "LR_WARMUP_STEPS", Value: "2000", Place: "TCL 4.2"},
 	{Variable: "AUGMENT_DISTORT", Value: "true", Place: "TCL, released code: create_dataset"},
 }
@@ -175,7 +175,7 @@ var statements = []struct{ variable, text string }{
 	{"ITC_ALPHA", "share of the soft part of ITC's targets"},
 	{"ITC_SOFT_FROM_EPOCH", "epoch from which targets are soft"},
 	{"ITC_ALPHA_RAMP_STEPS", "steps over which that share rises"},
-	{"ITC_TRIPLE", "contrast within a modality and with local features"},
+	{"ITC_LOSS", "contrastive loss"},
 	{"ITM_WEIGHT", "weight of ITM"},
 	{"ITM_NEGATIVES", "negatives of ITM"},
 	{"MLM_WEIGHT", "weight of MLM"},

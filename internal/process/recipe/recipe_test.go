@@ -40,7 +40,7 @@ func TestEveryRecipeIsItsPapers(t *testing.T) {
 		{"SEARCH_SPACE", "GRIT-VLP 5.1 M=960, MAFA 5.1 M=4800", []string{"", "", "960", "4800", "", ""}},
 		{"QUEUE_SIZE", "GRIT-VLP 5.1 L=48,000", []string{"", "", "48000", "48000", "", ""}},
 		{"ITC_TARGETS", "GRIT-VLP eq. 6, MAFA eq. 5", []string{"distilled", "distilled", "consistency", "smoothed", "distilled", "distilled"}},
-		{"ITC_TRIPLE", "TCL 3.2 to 3.4", []string{"false", "true", "false", "false", "false", "true"}},
+		{"ITC_LOSS", "TCL 3.2 to 3.4", []string{"softmax", "triple", "softmax", "softmax", "softmax", "triple"}},
 		{"MLM_PROBABILITY", "GRIT-VLP 4.2", []string{"0.15", "0.15", "0.5", "0.5", "0.15", "0.15"}},
 		{"MLM_DISTILL", "ALBEF 3.3", []string{"0.4", "0.4", "0", "0", "0.4", "0.4"}},
 		{"MOMENTUM_DECAY", "GRIT-VLP 2.1", []string{"0.995", "0.995", "0", "0", "0.995", "0.995"}},

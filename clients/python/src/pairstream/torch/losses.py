@@ -1,4 +1,4 @@
-"""The losses of GRIT-VLP, MAFA, ALBEF, TCL and GPN-S as plain functions, equal to those of the built-in trainer.
+"""The losses of GRIT-VLP, MAFA, ALBEF, TCL, GPN-S and SigLIP as plain functions, equal to those of the built-in trainer.
 
     sim_i2t = similarities(image, text, temperature)        # the gradient ends in image: keys are constants
     sim_t2i = similarities(text, image, temperature)
@@ -189,6 +189,21 @@ def itc(sim_i2t: Tensor, sim_t2i: Tensor, i2t: Targets, t2i: Targets, softening:
     """Return half the sum over both directions of the mean over rows of -sum(target * log softmax(row))."""
     first = _half(sim_i2t, sim_t2i, i2t, softening, 0)
     result: Tensor = 0.5 * (first + _half(sim_t2i, sim_i2t, t2i, softening, 1))
+    return result
+
+
+def sigmoid(anchors: Tensor, keys: Tensor, targets: Targets, temperature: Tensor | float, bias: Tensor | float) -> Tensor:
+    """Return the mean over anchors of -sum(log sigmoid(z * (similarity / temperature + bias))) over all candidates (SigLIP eq. 1).
+
+    anchors is [rows, E] and keys [columns, E], both of unit rows; gradients reach both. z is 1 where a target is above 0
+    and -1 elsewhere: one positive does not take from another, so that a connection is one more. What targets drop has no
+    part. Half the sum of both directions is the loss of a step. SigLIP begins with temperature 0.1 and bias -10.
+    """
+    z = torch.ones_like(targets.values).masked_fill(targets.values == 0, -1)
+    loss = functional.logsigmoid(z * (anchors @ keys.t() / temperature + bias)).neg()
+    if targets.drop is not None:
+        loss = loss.masked_fill(targets.drop, 0)
+    result: Tensor = loss.sum(1).mean()
     return result
 
 

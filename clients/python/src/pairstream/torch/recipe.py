@@ -52,7 +52,7 @@ class Recipe:
     form: str = "additive"  # ITC_FORM
     soft_from_epoch: int = 0  # ITC_SOFT_FROM_EPOCH
     ramp_steps: int = 0  # ITC_ALPHA_RAMP_STEPS: over which the share of a momentum model rises
-    triple: bool = False  # ITC_TRIPLE: TCL's six terms
+    loss: str = "softmax"  # ITC_LOSS: or triple, TCL's six terms, or sigmoid
     itc: float = 1.0  # ITC_WEIGHT, and so on
     itm: float = 1.0
     mlm: float = 1.0
@@ -107,6 +107,10 @@ class Recipe:
         return recipe
 
     def _check(self) -> None:
+        if self.loss not in ("softmax", "triple", "sigmoid"):
+            raise SettingError(f"ITC_LOSS is {self.loss!r}, want softmax, triple or sigmoid")
+        if self.loss == "sigmoid" and self.targets != "onehot":
+            raise SettingError(f"ITC_LOSS is sigmoid with ITC_TARGETS={self.targets}, want onehot: the sigmoid of a pair has no row to soften")
         if self.lr_schedule not in ("cosine", "reference"):
             raise SettingError(f"LR_SCHEDULE is {self.lr_schedule!r}, want cosine or reference: the built-in trainer alone sees the end of a stream")
         if self.lr_schedule == "cosine" and self.lr_total_steps <= self.lr_warmup_steps:
@@ -183,7 +187,7 @@ def _tokens(tokenize: Callable[[list[str]], dict[str, Tensor]], caption_words: i
 
 VARIABLES = {
     "targets": "ITC_TARGETS", "alpha": "ITC_ALPHA", "weight": "ITC_LAMBDA", "form": "ITC_FORM", "soft_from_epoch": "ITC_SOFT_FROM_EPOCH",
-    "ramp_steps": "ITC_ALPHA_RAMP_STEPS", "triple": "ITC_TRIPLE", "itc": "ITC_WEIGHT", "itm": "ITM_WEIGHT", "mlm": "MLM_WEIGHT", "uni": "UNI_WEIGHT",
+    "ramp_steps": "ITC_ALPHA_RAMP_STEPS", "loss": "ITC_LOSS", "itc": "ITC_WEIGHT", "itm": "ITM_WEIGHT", "mlm": "MLM_WEIGHT", "uni": "UNI_WEIGHT",
     "uni_reading": "UNI_READING", "ecm_itc": "ECM_LOSSES", "ecm_itm": "ECM_LOSSES", "ecm_mlm": "ECM_LOSSES", "eliminate": "ECM_ELIMINATE", "high": "ECM_HIGH",
     "low": "ECM_LOW", "negatives": "ITM_NEGATIVES", "mask_probability": "MLM_PROBABILITY", "mlm_distill": "MLM_DISTILL", "momentum": "MOMENTUM_DECAY",
     "momentum_decay": "MOMENTUM_DECAY", "momentum_queue": "MOMENTUM_QUEUE", "dropout": "DROPOUT", "min_scale": "AUGMENT_MIN_SCALE",
