@@ -53,9 +53,13 @@ func (b *broker) path(name string) string { return filepath.Join(b.dir, name) }
 // Maven is missing or a broker does not start.
 func Start(t testing.TB, opts Options) *Cluster {
 	t.Helper()
+	found, err := install(t.Context())
+	if err != nil {
+		t.Fatalf("kafkatest: %v", err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	c, err := newCluster(ctx, opts.withDefaults())
+	c, err := newCluster(ctx, opts.withDefaults(), found)
 	if err != nil {
 		t.Fatalf("kafkatest: %v", err)
 	}
@@ -86,12 +90,8 @@ func (c *Cluster) end(t testing.TB) {
 }
 
 // newCluster prepares everything but starts no broker.
-func newCluster(ctx context.Context, opts Options) (*Cluster, error) {
+func newCluster(ctx context.Context, opts Options, found installation) (*Cluster, error) {
 	if err := opts.validate(); err != nil {
-		return nil, err
-	}
-	found, err := install(ctx)
-	if err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "pairstream-kafka-")
@@ -149,10 +149,14 @@ func (c *Cluster) format(ctx context.Context) error {
 
 // javaArguments returns arguments that favour a quick start over peak speed: servers of tests live for a minute or two.
 func (c *Cluster) javaArguments(heap string) []string {
-	return []string{
+	args := []string{
 		heap, "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError",
 		"-Dlog4j2.configurationFile=" + c.install.logging, "-cp", filepath.Join(c.install.jars, "*"),
 	}
+	if c.install.classes != "" {
+		args = append(args, c.install.classes)
+	}
+	return args
 }
 
 func (c *Cluster) startAll(ctx context.Context) error {

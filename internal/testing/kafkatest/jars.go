@@ -12,21 +12,27 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"syscall"
+	"time"
 )
 
-const minJava = 17
+const (
+	minJava        = 17
+	installTimeout = 10 * time.Minute // a download, and a server on a busy machine
+)
 
 // installation is what a machine needs to start a Kafka server.
 type installation struct {
 	java    string // the program
 	jars    string // folder of Kafka's jars
 	logging string // log4j2 configuration
+	classes string // Java's option for an archive of loaded classes; empty: none
 }
 
 // install finds Java and Kafka's jars. The first call on a machine resolves the jars with Maven into bin/kafka of the
-// repository. Later calls use what is there.
+// repository, and archives the classes of a server. Later calls use what is there.
 func install(ctx context.Context) (installation, error) {
+	ctx, cancel := context.WithTimeout(ctx, installTimeout)
+	defer cancel()
 	root, err := repositoryRoot()
 	if err != nil {
 		return installation{}, err
@@ -39,7 +45,8 @@ func install(ctx context.Context) (installation, error) {
 	if err != nil {
 		return installation{}, err
 	}
-	return installation{java, jars, filepath.Join(root, "deploy", "kafka", "log4j2.properties")}, nil
+	found := installation{java: java, jars: jars, logging: filepath.Join(root, "deploy", "kafka", "log4j2.properties")}
+	return found.share(ctx)
 }
 
 func repositoryRoot() (string, error) {
@@ -98,14 +105,11 @@ func resolveJars(ctx context.Context, root string) (jars string, err error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", fmt.Errorf("making the folder of Kafka's jars: %w", err)
 	}
-	lock, err := os.Create(filepath.Join(cache, "lock"))
+	unlock, err := lockFile(filepath.Join(cache, "lock"))
 	if err != nil {
-		return "", fmt.Errorf("locking the folder of Kafka's jars: %w", err)
+		return "", err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }() // closing also unlocks
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("locking the folder of Kafka's jars: %w", err)
-	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	if _, err := os.Stat(jars); err == nil {
 		return jars, nil
 	}
