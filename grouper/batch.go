@@ -26,7 +26,7 @@ func (b *batchMaker) batch(ctx context.Context, sequence int) (*schemas.Batch, e
 		Epoch:    int32(b.key.Epoch),
 		Sequence: int32(sequence),
 		Batches:  int32(b.plan.Batches()),
-		Strategy: string(b.options.Strategy),
+		Strategy: string(b.options.formedBy(b.key.Epoch)),
 		Samples:  make([]schemas.Sample, len(pairs)),
 		M:        int32(b.options.Candidates),
 	}

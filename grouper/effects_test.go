@@ -50,7 +50,7 @@ func outcome(t *testing.T, o Options) map[string]string {
 
 // Every setting changes what it is about, and no other part of a run over the same group.
 func TestOptionsChangeWhatTheyShould(t *testing.T) {
-	grit, gns := testOptions(StrategyGRIT), testOptions(StrategyGNS)
+	grit, gns, jest := testOptions(StrategyGRIT), testOptions(StrategyGNS), testOptions(StrategyJEST)
 	shared, random := grit, testOptions(StrategyRandom)
 	shared.Texts, shared.TextShare = TextShare, 0.1
 	for _, c := range []struct {
@@ -70,6 +70,8 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 		{"features, unshuffled", grit, func(o *Options) { o.Features = SourceUnshuffled }, "order first candidates"},
 		{"c", gns, func(o *Options) { o.Clusters = 1 }, "order first candidates"},
 		{"s", gns, func(o *Options) { o.PerCluster = 3 }, "order first candidates"},
+		{"strategy: jest", random, func(o *Options) { o.Strategy = StrategyJEST }, "order candidates"},
+		{"f", jest, func(o *Options) { o.Filter = 0.75 }, "order candidates"},
 		{"m", grit, func(o *Options) { o.Candidates = 1 }, "candidates"},
 		{"texts: all", grit, func(o *Options) { o.Texts = TextAll }, "texts"},
 		{"texts: none", grit, func(o *Options) { o.Texts = TextNone }, "texts"},

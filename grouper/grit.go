@@ -50,6 +50,11 @@ func (o Options) CollectsInTraining() bool {
 	return o.Strategy == StrategyGRIT && (o.Features == SourceTraining || o.Features == SourceUnshuffled)
 }
 
+// remakesFeatures says whether the trainer makes features after an epoch, with the weights current at that time.
+func (o Options) remakesFeatures() bool {
+	return o.Strategy == StrategyGRIT && o.Features == SourceCurrent
+}
+
 // plan goes on from the queues that advance has grouped. Pairs come into queues in the training order of the epoch
 // before, or in a random one.
 func (grit) plan(ctx context.Context, in planInput) (Plan, error) {

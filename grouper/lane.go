@@ -77,6 +77,7 @@ func NewLane(options Options, lane int) (*Lane, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
+	options = options.Normal()
 	return &Lane{options: options, next: options, lane: int32(lane), last: -1}, nil
 }
 
@@ -209,7 +210,7 @@ func (l *Lane) addChunk(ctx context.Context, in Input, emit Emit) error {
 	if got := m.digest.Sum(nil); !bytes.Equal(got, m.manifest.Digest) {
 		return l.setAside(fmt.Sprintf("its chunks have the digest %x, its manifest says %x", got, m.manifest.Digest))
 	}
-	m.reserve(l.options.needsVectors() && (l.behind == nil || !l.options.needsFeatures(1)))
+	m.reserve(l.options.keepsVectors() || l.options.needsVectors() && (l.behind == nil || !l.options.needsFeatures(1)))
 	l.stage = readEmbeddings
 	return l.addHeld(ctx, &l.heldEmbedding, l.addEmbedding, emit)
 }
@@ -339,7 +340,7 @@ func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 	maker := batchMaker{
 		options: l.options, key: key, members: l.members, plan: plan,
 		alpha: l.options.alpha(l.progress(), l.members.manifest, l.members.similarity), left: l.left(),
-		again: l.options.Features == SourceCurrent && l.epoch+1 < l.options.Epochs && l.options.needsFeatures(l.epoch+1),
+		again: l.options.remakesFeatures() && l.epoch+1 < l.options.Epochs && l.options.needsFeatures(l.epoch+1),
 	}
 	if l.options.Candidates > 0 {
 		maker.features = l.features

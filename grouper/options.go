@@ -37,7 +37,7 @@ const (
 // Options are the settings of a [Lane]. The defaults are those of [Defaults].
 type Options struct {
 	Seed      uint64   `env:"-"`
-	Strategy  Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP) or gns (GPN-S)"`
+	Strategy  Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP), gns (GPN-S) or jest (JEST); jest:0.5 sets the filter ratio, the share of the pairs that an epoch after the first leaves out, 0.8 without"`
 	Epochs    int      `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
 	BatchSize int      `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
 
@@ -52,6 +52,8 @@ type Options struct {
 
 	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
 	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
+
+	Filter float64 `envDefault:"0.8"` // f of jest: the share of a super-batch that is left out
 
 	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
 	Texts      TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share:0.3 (that share of the group), all or none. A curriculum ends with the first group; curriculum:30 counts 30 epochs, at least 4, through the groups of a lane"`
@@ -68,7 +70,7 @@ func Defaults() Options {
 	return Options{
 		Strategy: StrategyGRIT, Epochs: 20, BatchSize: 96, EpochOrder: OrderGroup, EpochGroups: 1,
 		QueueSize: 48_000, SearchSpace: 4_800, Features: SourceTraining,
-		Clusters: 8, PerCluster: 3,
+		Clusters: 8, PerCluster: 3, Filter: 0.8,
 		Candidates: 2, Texts: TextNone, Workers: 1,
 	}
 }
@@ -77,6 +79,9 @@ func Defaults() Options {
 func (o Options) Normal() Options {
 	if o.EpochGroups > 1 {
 		o.EpochOrder = OrderLane
+	}
+	if word, number, ok := invalid.Numbered(o.Strategy, StrategyJEST); ok {
+		o.Strategy, o.Filter = word, number
 	}
 	if word, number, ok := invalid.Numbered(o.Texts, TextShare); ok {
 		o.Texts, o.TextShare = word, number
@@ -94,7 +99,7 @@ func (o Options) Validate() error {
 	o = o.Normal()
 	var l invalid.List
 	chosen := strategies[o.Strategy]
-	l.Want(chosen != nil, "%s is %q, want random, grit or gns", invalid.Field("Strategy"), o.Strategy)
+	l.Want(chosen != nil, "%s is %q, want random, grit, gns or jest, or jest:F with a filter ratio", invalid.Field("Strategy"), o.Strategy)
 	invalid.AtLeast(&l, "Epochs", o.Epochs, 1)
 	l.Want(o.BatchSize >= 1 && o.BatchSize <= schemas.MaxBatch, "%s (N) is %d, want 1..%d", batchSize, o.BatchSize, schemas.MaxBatch)
 	l.Want(o.Candidates >= 0 && o.Candidates < max(o.BatchSize, 1),

@@ -7,7 +7,7 @@ import (
 )
 
 func TestDefaultsAreValid(t *testing.T) {
-	for _, s := range []Strategy{StrategyRandom, StrategyGRIT, StrategyGNS} {
+	for _, s := range []Strategy{StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST, "jest:0.5"} {
 		o := Defaults()
 		o.Strategy = s
 		if err := o.Validate(); err != nil {
@@ -50,6 +50,10 @@ func TestValidate(t *testing.T) {
 		"samples of a cluster":     {func(o *Options) { o.Strategy, o.PerCluster = StrategyGNS, 1 }, "PerCluster (s) is 1"},
 		"exactly full of clusters": {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 32 }, ""},
 		"too many clusters":        {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 33 }, "want c * s of at most BatchSize, 96"},
+		"filter of nothing":        {func(o *Options) { o.Strategy = "jest:0" }, "Strategy is jest:0, want a filter ratio above 0 and below 1"},
+		"filter of everything":     {func(o *Options) { o.Strategy = "jest:1" }, "Strategy is jest:1, want a filter ratio above 0 and below 1"},
+		"filter that is none":      {func(o *Options) { o.Strategy = "jest:NaN" }, "Strategy is jest:NaN"},
+		"a giant super-batch":      {func(o *Options) { o.Strategy, o.BatchSize, o.SearchSpace, o.QueueSize = "jest:0.9", 1<<14, 0, 0 }, "a super-batch has 163840 pairs, want at most 131072"},
 		"another strategy's":       {func(o *Options) { o.Clusters, o.PerCluster = 0, 0 }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,6 +87,9 @@ func TestNumbersStandBesideTheirWords(t *testing.T) {
 		if got := (Options{Texts: text}).Normal(); got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
+	}
+	if got := (Options{Strategy: "jest:0.25"}).Normal(); got != (Options{Strategy: StrategyJEST, Filter: 0.25}) {
+		t.Errorf("jest:0.25: %+v", got)
 	}
 	if got := (Options{EpochGroups: 3}).Normal(); got.EpochOrder != OrderLane {
 		t.Errorf("three groups together: order %q, want %q", got.EpochOrder, OrderLane)

@@ -9,7 +9,7 @@ import (
 
 // Plan is the order in which the pairs of a group are trained on in one epoch.
 type Plan struct {
-	Order     []int32 // positions in the group, each once
+	Order     []int32 // positions in the group, each once at most
 	BatchSize int
 }
 

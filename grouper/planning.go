@@ -33,6 +33,9 @@ func (l *Lane) planInput(key Key) planInput {
 	if l.features != nil {
 		in.features = l.features
 	}
+	if l.members.vectors != nil {
+		in.encoder = l.members.vectors
+	}
 	if l.options.SameImage {
 		in.image = ascending(l.members.count())
 	}

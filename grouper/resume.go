@@ -145,9 +145,10 @@ func (l *Lane) recallPlan() error {
 		return nil
 	}
 	delete(l.behind.plans, key)
-	if n := int32(l.members.count()); len(plan.Order) != int(n) || slices.Max(plan.Order) >= n {
-		return fmt.Errorf("the batches of epoch %d of group %d, read again, hold %d pairs up to position %d; the group has %d",
-			l.epoch-1, key[0], len(plan.Order), slices.Max(plan.Order), n)
+	n := l.members.count()
+	if want := l.options.kept(l.epoch-1, n); len(plan.Order) != want || int(slices.Max(plan.Order)) >= n {
+		return fmt.Errorf("the batches of epoch %d of group %d, read again, hold %d pairs up to position %d; want %d pairs of the group's %d",
+			l.epoch-1, key[0], len(plan.Order), slices.Max(plan.Order), want, n)
 	}
 	l.plan = plan
 	if dim := l.behind.Dims[l.at]; l.epoch-1 == l.behind.From && dim > 0 {

@@ -14,10 +14,13 @@ const (
 	StrategyRandom Strategy = "random" // see [Random]
 	StrategyGRIT   Strategy = "grit"   // see [GRIT]
 	StrategyGNS    Strategy = "gns"    // see [GNS]
+	StrategyJEST   Strategy = "jest"   // see [JEST]
 )
 
 // strategies holds each strategy, which has a file of its own.
-var strategies = map[Strategy]strategy{StrategyRandom: random{}, StrategyGRIT: grit{}, StrategyGNS: gns{}}
+var strategies = map[Strategy]strategy{
+	StrategyRandom: random{}, StrategyGRIT: grit{}, StrategyGNS: gns{}, StrategyJEST: jest{},
+}
 
 // strategy forms the mini-batches of an epoch.
 type strategy interface {
@@ -36,6 +39,14 @@ type advancing interface {
 	advance(ctx context.Context, in planInput, arrived int) (ahead any, err error)
 }
 
+// selecting is a strategy that leaves pairs out of an epoch.
+type selecting interface {
+	strategy
+	// kept returns how many of a group's pairs an epoch has. The options alone decide, so that batches can be counted
+	// before they are made.
+	kept(o Options, epoch, pairs int) int
+}
+
 // reads are the vectors that a strategy needs.
 type reads int
 
@@ -43,6 +54,7 @@ const (
 	readsNothing  reads = iota
 	readsEncoder        // of the encoder, which come with the pairs
 	readsTraining       // of the model in training, which come during the epoch before
+	readsBoth           // of the model in training, and of the encoder
 )
 
 // planInput is the state of a group from which a strategy plans an epoch.
@@ -52,6 +64,7 @@ type planInput struct {
 	image    []int32  // by position, from 0: pairs with one number stay out of each other's mini-batches
 	cluster  []int32  // by position, from 0
 	features Features // as reads says; nil where neither the strategy nor candidates need them
+	encoder  Features // the encoder's vectors, where reads says both; else they may be nil
 	before   Plan     // of the epoch before; empty in the first
 	ahead    any      // the last result of advance; nil: none
 	walked   func(pairs int)
@@ -68,7 +81,33 @@ func (o Options) reads(epoch int) reads {
 }
 
 // needsFeatures says whether the plan of an epoch waits for the features of the epoch before.
-func (o Options) needsFeatures(epoch int) bool { return epoch > 0 && o.reads(epoch) == readsTraining }
+func (o Options) needsFeatures(epoch int) bool { return epoch > 0 && o.reads(epoch) >= readsTraining }
 
 // needsVectors says whether the encoder's vectors are used at all.
-func (o Options) needsVectors() bool { return o.reads(0) == readsEncoder || o.Candidates > 0 }
+func (o Options) needsVectors() bool {
+	return o.reads(0) == readsEncoder || o.Candidates > 0 || o.keepsVectors()
+}
+
+// keepsVectors says whether the encoder's vectors are used beside the features of the epoch before.
+func (o Options) keepsVectors() bool { return o.reads(1) == readsBoth }
+
+// kept returns how many of a group's pairs an epoch has.
+func (o Options) kept(epoch, pairs int) int {
+	if s, ok := strategies[o.Strategy].(selecting); ok {
+		return s.kept(o, epoch, pairs)
+	}
+	return pairs
+}
+
+// batches returns how many mini-batches an epoch has.
+func (o Options) batches(epoch, pairs int) int {
+	return (o.kept(epoch, pairs) + o.BatchSize - 1) / o.BatchSize
+}
+
+// formedBy returns the strategy that forms an epoch: [JEST] leaves the first one to [Random].
+func (o Options) formedBy(epoch int) Strategy {
+	if o.Strategy == StrategyJEST && epoch == 0 {
+		return StrategyRandom
+	}
+	return o.Strategy
+}

@@ -38,11 +38,11 @@ type groupState struct {
 
 // windowGroup is a group of the open window.
 type windowGroup struct {
-	number  int64
-	batches int
-	oldest  int        // the first epoch whose features some pair has still; -1: none
-	dim     int        // values of its features; 0: none yet
-	state   groupState // empty while the group is the one in memory, or in the store
+	number int64
+	pairs  int
+	oldest int        // the first epoch whose features some pair has still; -1: none
+	dim    int        // values of its features; 0: none yet
+	state  groupState // empty while the group is the one in memory, or in the store
 }
 
 // KeepIn keeps the groups of a window in a store. Without one all are in memory.
@@ -69,22 +69,21 @@ func (l *Lane) left() int64 {
 	if !l.final {
 		return 0
 	}
-	var all, behind int64
+	var left int64
 	for i, g := range l.window {
-		all += int64(g.batches)
-		if i >= l.at {
-			behind += int64(g.batches)
+		for epoch := l.epoch; epoch < l.options.Epochs; epoch++ {
+			if epoch > l.epoch || i >= l.at {
+				left += int64(l.options.batches(epoch, g.pairs))
+			}
 		}
 	}
-	return behind + int64(l.options.Epochs-1-l.epoch)*all
+	return left
 }
 
 // join takes the group in memory, which is complete, into the window.
 func (l *Lane) join() {
 	manifest := l.members.manifest
-	n := int64(manifest.Count)
-	batches := (n + int64(l.options.BatchSize) - 1) / int64(l.options.BatchSize)
-	l.window = append(l.window, windowGroup{number: manifest.Group.Seq, batches: int(batches), oldest: -1})
+	l.window = append(l.window, windowGroup{number: manifest.Group.Seq, pairs: int(manifest.Count), oldest: -1})
 	l.at, l.final = len(l.window)-1, manifest.Final
 }
 
@@ -144,7 +143,7 @@ func (l *Lane) turn(emit Emit) (ready bool, err error) {
 		return true, nil
 	}
 	if epoch == 1 {
-		l.members.vectors, l.features = nil, nil // the encoder's are not used again
+		l.forgetVectors()
 	}
 	if err := l.recallPlan(); err != nil {
 		return false, err
@@ -178,7 +177,7 @@ func (l *Lane) park() error {
 		return nil
 	}
 	if l.epoch == 0 && l.options.needsFeatures(1) {
-		l.members.vectors, l.features = nil, nil
+		l.forgetVectors()
 	}
 	g := &l.window[l.at]
 	state := l.groupState
@@ -188,6 +187,15 @@ func (l *Lane) park() error {
 		return nil
 	}
 	return l.store.Put(g.number, state.encode)
+}
+
+// forgetVectors lets the features of the epoch before take the place of the encoder's vectors, which the lane forgets
+// where its strategy does not use them beside these.
+func (l *Lane) forgetVectors() {
+	l.features = nil
+	if !l.options.keepsVectors() {
+		l.members.vectors = nil
+	}
 }
 
 // fetch takes a group of the window back into memory.

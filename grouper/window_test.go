@@ -69,7 +69,7 @@ func TestAWindowOfThreeGroups(t *testing.T) {
 				replaced := make([]int, len(sizes))
 				for epoch := range o.Epochs {
 					for _, seq := range window {
-						n := (sizes[seq] + o.BatchSize - 1) / o.BatchSize
+						n := o.batches(epoch, sizes[seq])
 						checkEpoch(t, o, rest[:n], seq, epoch, sizes[seq])
 						before := replaced[seq]
 						replaced[seq] = 0

@@ -7,6 +7,7 @@ const (
 	StrategyRandom = "random" // uniformly random
 	StrategyGRIT   = "grit"   // GRIT-VLP: a walk by similarity
 	StrategyGNS    = "gns"    // GPN-S: clusters, filled up at random
+	StrategyJEST   = "jest"   // JEST: the most learnable pairs of a super-batch
 )
 
 // Sample is one pair of a mini-batch.
@@ -68,7 +69,7 @@ func (b *Batch) Validate() error {
 	case b.M < 0 || int64(len(b.I2T)) != int64(n)*int64(b.M) || len(b.T2I) != len(b.I2T):
 		return invalid("%d and %d candidates, want %d x %d", len(b.I2T), len(b.T2I), n, b.M)
 	}
-	if err := validateOneOf("strategy", b.Strategy, StrategyRandom, StrategyGRIT, StrategyGNS); err != nil {
+	if err := validateOneOf("strategy", b.Strategy, StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST); err != nil {
 		return err
 	}
 	for i := range b.Samples {
