@@ -45,8 +45,8 @@ func (grit) reads(o Options, epoch int) reads {
 	return readsTraining
 }
 
-// CollectsInTraining says whether GRIT collects pairs in the training order of the epoch before, as their features come.
-func (o Options) CollectsInTraining() bool {
+// collectsInTraining says whether GRIT collects pairs in the training order of the epoch before, as their features come.
+func (o Options) collectsInTraining() bool {
 	return o.Strategy == StrategyGRIT && (o.Features == SourceTraining || o.Features == SourceUnshuffled)
 }
 
@@ -59,7 +59,7 @@ func (o Options) remakesFeatures() bool {
 // before, or in a random one.
 func (grit) plan(ctx context.Context, in planInput) (Plan, error) {
 	order := in.before.Order
-	if in.key.Epoch == 0 || !in.options.CollectsInTraining() {
+	if in.key.Epoch == 0 || !in.options.collectsInTraining() {
 		order = permutation(in.pairs(), in.key.generator("collecting order"))
 	}
 	g := in.gritPlan()
@@ -71,7 +71,7 @@ func (grit) plan(ctx context.Context, in planInput) (Plan, error) {
 
 // advance groups the queues whose features have all come. So only the last queue is left when training ends the epoch.
 func (grit) advance(ctx context.Context, in planInput, arrived int) (any, error) {
-	if !in.options.CollectsInTraining() || in.options.QueueSize == 0 {
+	if !in.options.collectsInTraining() || in.options.QueueSize == 0 {
 		return nil, nil
 	}
 	g := in.gritPlan()

@@ -1,6 +1,7 @@
 package grouper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -16,13 +17,14 @@ import (
 type jest struct{}
 
 func (jest) validate(o Options, l *invalid.List) {
-	if !(o.Filter > 0 && o.Filter < 1) {
-		l.Want(false, "%s is %s:%g, want a filter ratio above 0 and below 1", invalid.Field("Strategy"), StrategyJEST, o.Filter)
+	rule := jestRule(o)
+	if !(rule.Filter > 0 && rule.Filter < 1) {
+		l.Want(false, "%s is %s:%g, want a filter ratio above 0 and below 1", invalid.Field("Strategy"), StrategyJEST, rule.Filter)
 		return
 	}
-	super := jestRule(o).superBatch()
-	l.Want(super <= mostSuperBatch, "%s is %s:%g and %s %d: a super-batch has %d pairs, want at most %d",
-		invalid.Field("Strategy"), StrategyJEST, o.Filter, invalid.Field("BatchSize"), o.BatchSize, super, mostSuperBatch)
+	super := float64(o.BatchSize) / (1 - rule.Filter)
+	l.Want(super <= mostSuperBatch, "%s is %s:%g and %s %d: a super-batch has %.0f pairs, want at most %d",
+		invalid.Field("Strategy"), StrategyJEST, rule.Filter, invalid.Field("BatchSize"), o.BatchSize, super, mostSuperBatch)
 }
 
 // mostSuperBatch bounds the memory of a super-batch: 540 MB for vectors of 256 values.
@@ -51,7 +53,12 @@ func (jest) plan(ctx context.Context, in planInput) (Plan, error) {
 	return JEST(ctx, in.features, in.encoder, in.image, jestRule(in.options), in.key.jestDraws())
 }
 
-func jestRule(o Options) JESTRule { return JESTRule{o.BatchSize, o.Filter, o.Workers} }
+func jestRule(o Options) JESTRule {
+	return JESTRule{o.BatchSize, cmp.Or(o.Filter, defaultFilter), o.Workers}
+}
+
+// defaultFilter is the filter ratio of most experiments of the paper.
+const defaultFilter = 0.8
 
 // JESTRule says how JEST selects the mini-batches of an epoch.
 type JESTRule struct {

@@ -53,7 +53,7 @@ type Options struct {
 	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
 	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
 
-	Filter float64 `envDefault:"0.8"` // f of jest: the share of a super-batch that is left out
+	Filter float64 `envDefault:"0" json:",omitempty"` // f of jest: the share of a super-batch that is left out; 0: 0.8
 
 	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
 	Texts      TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share:0.3 (that share of the group), all or none. A curriculum ends with the first group; curriculum:30 counts 30 epochs, at least 4, through the groups of a lane"`
@@ -70,7 +70,7 @@ func Defaults() Options {
 	return Options{
 		Strategy: StrategyGRIT, Epochs: 20, BatchSize: 96, EpochOrder: OrderGroup, EpochGroups: 1,
 		QueueSize: 48_000, SearchSpace: 4_800, Features: SourceTraining,
-		Clusters: 8, PerCluster: 3, Filter: 0.8,
+		Clusters: 8, PerCluster: 3,
 		Candidates: 2, Texts: TextNone, Workers: 1,
 	}
 }
@@ -80,7 +80,7 @@ func (o Options) Normal() Options {
 	if o.EpochGroups > 1 {
 		o.EpochOrder = OrderLane
 	}
-	if word, number, ok := invalid.Numbered(o.Strategy, StrategyJEST); ok {
+	if word, number, ok := invalid.Numbered(o.Strategy, StrategyJEST); ok && number != 0 {
 		o.Strategy, o.Filter = word, number
 	}
 	if word, number, ok := invalid.Numbered(o.Texts, TextShare); ok {
@@ -99,7 +99,7 @@ func (o Options) Validate() error {
 	o = o.Normal()
 	var l invalid.List
 	chosen := strategies[o.Strategy]
-	l.Want(chosen != nil, "%s is %q, want random, grit, gns or jest, or jest:F with a filter ratio", invalid.Field("Strategy"), o.Strategy)
+	l.Want(chosen != nil, "%s is %q, want random, grit, gns, jest or jest:F with a filter ratio above 0 and below 1", invalid.Field("Strategy"), o.Strategy)
 	invalid.AtLeast(&l, "Epochs", o.Epochs, 1)
 	l.Want(o.BatchSize >= 1 && o.BatchSize <= schemas.MaxBatch, "%s (N) is %d, want 1..%d", batchSize, o.BatchSize, schemas.MaxBatch)
 	l.Want(o.Candidates >= 0 && o.Candidates < max(o.BatchSize, 1),

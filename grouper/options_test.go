@@ -50,7 +50,7 @@ func TestValidate(t *testing.T) {
 		"samples of a cluster":     {func(o *Options) { o.Strategy, o.PerCluster = StrategyGNS, 1 }, "PerCluster (s) is 1"},
 		"exactly full of clusters": {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 32 }, ""},
 		"too many clusters":        {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 33 }, "want c * s of at most BatchSize, 96"},
-		"filter of nothing":        {func(o *Options) { o.Strategy = "jest:0" }, "Strategy is jest:0, want a filter ratio above 0 and below 1"},
+		"filter of nothing":        {func(o *Options) { o.Strategy = "jest:0" }, `Strategy is "jest:0", want random, grit, gns, jest or jest:F with a filter ratio above 0 and below 1`},
 		"filter of everything":     {func(o *Options) { o.Strategy = "jest:1" }, "Strategy is jest:1, want a filter ratio above 0 and below 1"},
 		"filter that is none":      {func(o *Options) { o.Strategy = "jest:NaN" }, "Strategy is jest:NaN"},
 		"a giant super-batch":      {func(o *Options) { o.Strategy, o.BatchSize, o.SearchSpace, o.QueueSize = "jest:0.9", 1<<14, 0, 0 }, "a super-batch has 163840 pairs, want at most 131072"},

@@ -80,6 +80,9 @@ func (o Options) reads(epoch int) reads {
 	return readsNothing
 }
 
+// NeedsFeatures says whether the plans of epochs after the first wait for the features of the epoch before.
+func (o Options) NeedsFeatures() bool { return o.needsFeatures(1) }
+
 // needsFeatures says whether the plan of an epoch waits for the features of the epoch before.
 func (o Options) needsFeatures(epoch int) bool { return epoch > 0 && o.reads(epoch) >= readsTraining }
 

@@ -56,14 +56,21 @@ func TestALateEpochIsResumedLikeAnEarlyOne(t *testing.T) {
 // TestNoCrashChangesALateEpoch kills the owner before each record of five epochs. The trainer leaves samples out, for
 // one epoch or for the rest, and writes blocks that are refused.
 func TestNoCrashChangesALateEpoch(t *testing.T) {
-	for name, change := range map[string]func(*grouper.Options){
-		"by group": func(*grouper.Options) {},
-		"by lane":  func(o *grouper.Options) { o.EpochOrder, o.EpochGroups = grouper.OrderLane, 2 },
+	for name, test := range map[string]struct {
+		change  func(*grouper.Options)
+		batches int
+	}{
+		"by group": {func(*grouper.Options) {}, 5 * (3 + 1 + 2)},
+		"by lane":  {func(o *grouper.Options) { o.EpochOrder, o.EpochGroups = grouper.OrderLane, 2 }, 5 * (3 + 1 + 2)},
+		"jest":     {func(o *grouper.Options) { o.Strategy, o.Filter = grouper.StrategyJEST, 0.5 }, 3 + 1 + 2 + 4*(2+1+1)},
+		"jest by lane": {func(o *grouper.Options) {
+			o.Strategy, o.Filter, o.EpochOrder, o.EpochGroups = grouper.StrategyJEST, 0.5, grouper.OrderLane, 2
+		}, 3 + 1 + 2 + 4*(2+1+1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()
 			o.Epochs = 5
-			change(&o)
+			test.change(&o)
 			fresh := func() *onelane.Log {
 				l := onelane.New(t, testLane)
 				for seq, n := range []int{19, 8, 11} {
@@ -76,7 +83,7 @@ func TestNoCrashChangesALateEpoch(t *testing.T) {
 			whole := fresh()
 			whole.Run(spec(t, o), -1)
 			want, letters := whole.Values(schemas.Batches), len(whole.Letters)
-			if n := 5*(3+1+2) + 1; len(want) != n || letters == 0 {
+			if n := test.batches + 1; len(want) != n || letters == 0 {
 				t.Fatalf("%d records, want %d; %d letters", len(want), n, letters)
 			}
 			for limit := range want {

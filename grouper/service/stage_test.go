@@ -115,17 +115,21 @@ func train(l *onelane.Log) *onelane.Log {
 
 // TestNoCrashChangesABatch kills the owner before each record that it writes, and its successor as well.
 func TestNoCrashChangesABatch(t *testing.T) {
-	for name, change := range map[string]func(*grouper.Options){
-		"grit":   func(*grouper.Options) {},
-		"random": func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom },
+	for name, test := range map[string]struct {
+		change  func(*grouper.Options)
+		batches int
+	}{
+		"grit":   {func(*grouper.Options) {}, 3*5 + 3*3},
+		"random": {func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom }, 3*5 + 3*3},
+		"jest":   {func(o *grouper.Options) { o.Strategy, o.Filter = grouper.StrategyJEST, 0.5 }, 5 + 2*3 + 3 + 2*2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()
-			change(&o)
+			test.change(&o)
 			whole := newLog(t)
 			whole.Run(spec(t, o), -1)
 			want := whole.Values(schemas.Batches)
-			if n := 3*5 + 3*3 + 2; len(want) != n {
+			if n := test.batches + 2; len(want) != n {
 				t.Fatalf("%d records, want %d", len(want), n)
 			}
 			for limit := range want {
@@ -145,14 +149,18 @@ func TestNoCrashChangesABatch(t *testing.T) {
 
 // TestNoCrashChangesAWindow does the same with five groups in windows of three. The second window is ended by a seal.
 func TestNoCrashChangesAWindow(t *testing.T) {
-	for name, change := range map[string]func(*grouper.Options){
-		"grit":   func(*grouper.Options) {},
-		"random": func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom },
+	for name, test := range map[string]struct {
+		change  func(*grouper.Options)
+		batches int
+	}{
+		"grit":   {func(*grouper.Options) {}, 3 * (3 + 1 + 2 + 2 + 3)},
+		"random": {func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom }, 3 * (3 + 1 + 2 + 2 + 3)},
+		"jest":   {func(o *grouper.Options) { o.Strategy, o.Filter = grouper.StrategyJEST, 0.5 }, 3 + 1 + 2 + 2 + 3 + 2*(2+1+1+1+2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()
 			o.EpochOrder, o.EpochGroups = grouper.OrderLane, 3
-			change(&o)
+			test.change(&o)
 			fresh := func() *onelane.Log {
 				l := onelane.New(t, testLane)
 				for seq, n := range []int{19, 8, 11, 9, 17} {
@@ -164,7 +172,7 @@ func TestNoCrashChangesAWindow(t *testing.T) {
 			whole := fresh()
 			whole.Run(spec(t, o), -1)
 			want := whole.Values(schemas.Batches)
-			if n := 3*(3+1+2+2+3) + 1; len(want) != n {
+			if n := test.batches + 1; len(want) != n {
 				t.Fatalf("%d records, want %d", len(want), n)
 			}
 			for limit := range want {

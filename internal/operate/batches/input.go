@@ -156,7 +156,7 @@ var planModels = []string{"ENCODER_CHECKPOINT", "COND_CHECKPOINT"}
 // closesLoop reports whether the features of a model that is trained elsewhere group the epochs after the first. A run
 // then writes one epoch more than it has files of features.
 func (p *planning) closesLoop() bool {
-	return p.settings.Grouper.Options().CollectsInTraining()
+	return p.settings.Grouper.Options().NeedsFeatures()
 }
 
 // target returns the number of epochs that are written.
@@ -174,7 +174,7 @@ func (p *planning) validateLoop(files int) error {
 	case o.Features == grouper.SourceCurrent:
 		return errors.New("GRIT_FEATURES is current, want encoder, or training with --features: no trainer runs beside a plan")
 	case files > 0 && !p.closesLoop():
-		return fmt.Errorf("--features have no effect with STRATEGY=%s and GRIT_FEATURES=%s: want grit and training or unshuffled",
+		return fmt.Errorf("--features have no effect with STRATEGY=%s and GRIT_FEATURES=%s: want jest, or grit and training or unshuffled",
 			o.Strategy, o.Features)
 	case files > 0 && files >= o.Epochs:
 		return fmt.Errorf("--features names %d files, and %d EPOCHS are planned: want one file for each epoch before the last", files, o.Epochs)
