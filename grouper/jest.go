@@ -238,10 +238,10 @@ func (s *superBatch) take() int32 {
 // condition adds the scores with the pairs of a chunk to the logits of all.
 func (s *superBatch) condition(chunk []int32) {
 	all := len(s.pairs)
-	if size := len(chunk) * all; cap(s.products) < size {
+	size := fours(len(chunk)) * all
+	if len(s.products) < size {
 		s.products, s.others = make([]float32, size), make([]float32, size)
 	}
-	size := len(chunk) * all
 	learner, reference := s.products[:size], s.others[:size]
 	for _, images := range []bool{true, false} { // of the chunk with all texts, then its texts with all images
 		s.learner.multiply(learner, chunk, images)
@@ -262,9 +262,12 @@ func (m model) multiply(dst []float32, chunk []int32, images bool) {
 	if !images {
 		from, all = m.t, m.v
 	}
-	rows := dotproduct.NewMatrix(len(chunk), from.Dim())
+	rows := dotproduct.NewMatrix(fours(len(chunk)), from.Dim())
 	for k, i := range chunk {
 		copy(rows.Row(k), from.Row(int(i)))
 	}
-	dotproduct.Block(dst, rows, 0, len(chunk), all, 0, all.Rows())
+	dotproduct.Block(dst, rows, 0, rows.Rows(), all, 0, all.Rows())
 }
+
+// fours rounds a number of rows up to a multiple of four: vector code multiplies four rows at a time.
+func fours(rows int) int { return (rows + 3) / 4 * 4 }
