@@ -8,7 +8,7 @@ import (
 // When told so, captions of one image are negatives of each other, as in the papers: no batch names partners, and the
 // hardest candidate of a pair may be another caption of its image, which Con-D is asked about.
 func TestCaptionsOfOneImageAreNegatives(t *testing.T) {
-	for _, strategy := range []Strategy{StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST} {
+	for _, strategy := range []Strategy{StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST, StrategyB3} {
 		of := func(negatives bool) (partners, asked int) {
 			o := testOptions(strategy)
 			o.SameImage, o.Candidates = negatives, o.BatchSize-1

@@ -28,7 +28,7 @@ func BenchmarkWalk(b *testing.B) {
 // BenchmarkEpoch plans and makes the mini-batches of an epoch after the first, of 19,200 pairs whose vectors have 256 values.
 func BenchmarkEpoch(b *testing.B) {
 	const n = 19_200
-	for _, strategy := range []Strategy{StrategyRandom, StrategyGNS, StrategyGRIT, StrategyJEST} {
+	for _, strategy := range []Strategy{StrategyRandom, StrategyGNS, StrategyGRIT, StrategyJEST, StrategyB3} {
 		b.Run(string(strategy), func(b *testing.B) {
 			o := Defaults()
 			o.Strategy, o.Epochs, o.Workers, o.Features = strategy, 2, runtime.GOMAXPROCS(0), SourceEncoder

@@ -152,7 +152,7 @@ func newTestLane(t *testing.T, o Options) *Lane {
 func testOptions(strategy Strategy) Options {
 	return Options{
 		Seed: 3, Strategy: strategy, Epochs: 4, BatchSize: 8, QueueSize: 64, SearchSpace: 32, Features: SourceTraining,
-		Clusters: 2, PerCluster: 2, Filter: 0.5, Candidates: 3, Texts: TextCurriculum, Workers: 1,
+		Clusters: 2, PerCluster: 2, Filter: 0.5, Skip: 3, Candidates: 3, Texts: TextCurriculum, Workers: 1,
 	}
 }
 

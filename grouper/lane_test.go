@@ -21,7 +21,7 @@ func allOptions() map[string]Options {
 	plain.Candidates, plain.Texts = 0, TextNone
 	return map[string]Options{
 		"random": testOptions(StrategyRandom), "random without candidates": plain, "gns": testOptions(StrategyGNS),
-		"jest": testOptions(StrategyJEST), "grit": testOptions(StrategyGRIT), "grit on the encoder": encoder, "grit on the whole group": whole,
+		"jest": testOptions(StrategyJEST), "b3": testOptions(StrategyB3), "grit": testOptions(StrategyGRIT), "grit on the encoder": encoder, "grit on the whole group": whole,
 	}
 }
 

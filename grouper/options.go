@@ -37,7 +37,7 @@ const (
 // Options are the settings of a [Lane]. The defaults are those of [Defaults].
 type Options struct {
 	Seed      uint64   `env:"-"`
-	Strategy  Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP), gns (GPN-S) or jest (JEST); jest:0.5 sets the filter ratio, the share of the pairs that an epoch after the first leaves out, 0.8 without"`
+	Strategy  Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP), gns (GPN-S), jest (JEST) or b3 (B3); jest:0.5 sets the filter ratio, the share of the pairs that an epoch after the first leaves out, 0.8 without; b3:70 sets p, the ranks of the nearest texts that are left out as likely false negatives, 30 without"`
 	Epochs    int      `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
 	BatchSize int      `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
 
@@ -45,7 +45,7 @@ type Options struct {
 	EpochGroups int        `env:"EPOCH_GROUPS" envDefault:"1" desc:"W: groups of a lane that go through their epochs together, epoch by epoch; a seal ends them earlier; 1: all epochs of a group, then the next group"`
 
 	QueueSize       int    `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
-	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
+	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue. Of b3: pairs among which ranks are counted"`
 	StartAsReleased bool   `envDefault:"false"` // never start a walk at the last pair, as GRIT-VLP's released code
 	SameImage       bool   `env:"SAME_IMAGE_NEGATIVES" envDefault:"false" desc:"captions of one image are negatives of each other, as in the papers and their code: they may come into one mini-batch, and batches name no partners, so that ITC, ITM and Con-D take them for strangers"`
 	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training, made by the steps of the epoch before; current, made anew after it with the weights at its end (GRIT-VLP Remark 2), for one more forward pass; encoder; or unshuffled, as training without the shuffles of grit (GRIT-VLP Table 4, row 5)"`
@@ -54,6 +54,7 @@ type Options struct {
 	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
 
 	Filter float64 `envDefault:"0" json:",omitempty"` // f of jest: the share of a super-batch that is left out; 0: 0.8
+	Skip   int     `envDefault:"0" json:",omitempty"` // p of b3: the ranks that are left out; 0: 30
 
 	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
 	Texts      TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share:0.3 (that share of the group), all or none. A curriculum ends with the first group; curriculum:30 counts 30 epochs, at least 4, through the groups of a lane"`
@@ -83,6 +84,9 @@ func (o Options) Normal() Options {
 	if word, number, ok := invalid.Numbered(o.Strategy, StrategyJEST); ok && number != 0 {
 		o.Strategy, o.Filter = word, number
 	}
+	if word, number, ok := invalid.Numbered(o.Strategy, StrategyB3); ok && number != 0 && number == math.Trunc(number) {
+		o.Strategy, o.Skip = word, int(number)
+	}
 	if word, number, ok := invalid.Numbered(o.Texts, TextShare); ok {
 		o.Texts, o.TextShare = word, number
 	}
@@ -99,7 +103,7 @@ func (o Options) Validate() error {
 	o = o.Normal()
 	var l invalid.List
 	chosen := strategies[o.Strategy]
-	l.Want(chosen != nil, "%s is %q, want random, grit, gns, jest or jest:F with a filter ratio above 0 and below 1", invalid.Field("Strategy"), o.Strategy)
+	l.Want(chosen != nil, "%s is %q, want random, grit, gns, jest, jest:F with a filter ratio above 0 and below 1, b3 or b3:P with 1 or more ranks", invalid.Field("Strategy"), o.Strategy)
 	invalid.AtLeast(&l, "Epochs", o.Epochs, 1)
 	l.Want(o.BatchSize >= 1 && o.BatchSize <= schemas.MaxBatch, "%s (N) is %d, want 1..%d", batchSize, o.BatchSize, schemas.MaxBatch)
 	l.Want(o.Candidates >= 0 && o.Candidates < max(o.BatchSize, 1),

@@ -7,7 +7,7 @@ import (
 )
 
 func TestDefaultsAreValid(t *testing.T) {
-	for _, s := range []Strategy{StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST, "jest:0.5"} {
+	for _, s := range []Strategy{StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST, "jest:0.5", StrategyB3, "b3:70"} {
 		o := Defaults()
 		o.Strategy = s
 		if err := o.Validate(); err != nil {
@@ -50,10 +50,16 @@ func TestValidate(t *testing.T) {
 		"samples of a cluster":     {func(o *Options) { o.Strategy, o.PerCluster = StrategyGNS, 1 }, "PerCluster (s) is 1"},
 		"exactly full of clusters": {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 32 }, ""},
 		"too many clusters":        {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 33 }, "want c * s of at most BatchSize, 96"},
-		"filter of nothing":        {func(o *Options) { o.Strategy = "jest:0" }, `Strategy is "jest:0", want random, grit, gns, jest or jest:F with a filter ratio above 0 and below 1`},
+		"filter of nothing":        {func(o *Options) { o.Strategy = "jest:0" }, `Strategy is "jest:0", want random, grit, gns, jest, jest:F with a filter ratio above 0 and below 1, b3 or b3:P with 1 or more ranks`},
 		"filter of everything":     {func(o *Options) { o.Strategy = "jest:1" }, "Strategy is jest:1, want a filter ratio above 0 and below 1"},
 		"filter that is none":      {func(o *Options) { o.Strategy = "jest:NaN" }, "Strategy is jest:NaN"},
 		"a giant super-batch":      {func(o *Options) { o.Strategy, o.BatchSize, o.SearchSpace, o.QueueSize = "jest:0.9", 1<<14, 0, 0 }, "a super-batch has 163840 pairs, want at most 131072"},
+		"ranks of none":            {func(o *Options) { o.Strategy = "b3:-1" }, "Strategy is b3:-1, want 1 or more ranks to leave out"},
+		"half a rank":              {func(o *Options) { o.Strategy = "b3:1.5" }, `Strategy is "b3:1.5"`},
+		"more ranks than pairs":    {func(o *Options) { o.Strategy = "b3:4800" }, "SearchSpace (M) is 4800, want more than the 4800 ranks that Strategy leaves out"},
+		"as many ranks as can be":  {func(o *Options) { o.Strategy = "b3:4799" }, ""},
+		"ranks of the group":       {func(o *Options) { o.Strategy, o.SearchSpace = "b3", 0 }, "SearchSpace (M) is 0, want more than the 30 ranks"},
+		"ranks in no mini-batches": {func(o *Options) { o.Strategy, o.SearchSpace = "b3", 1000 }, "and a multiple of BatchSize, 96"},
 		"another strategy's":       {func(o *Options) { o.Clusters, o.PerCluster = 0, 0 }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +96,9 @@ func TestNumbersStandBesideTheirWords(t *testing.T) {
 	}
 	if got := (Options{Strategy: "jest:0.25"}).Normal(); got != (Options{Strategy: StrategyJEST, Filter: 0.25}) {
 		t.Errorf("jest:0.25: %+v", got)
+	}
+	if got := (Options{Strategy: "b3:70"}).Normal(); got != (Options{Strategy: StrategyB3, Skip: 70}) {
+		t.Errorf("b3:70: %+v", got)
 	}
 	if got := (Options{EpochGroups: 3}).Normal(); got.EpochOrder != OrderLane {
 		t.Errorf("three groups together: order %q, want %q", got.EpochOrder, OrderLane)

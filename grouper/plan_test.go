@@ -27,6 +27,7 @@ func plans(t *testing.T, image []int32, batchSize, workers int, key Key) map[str
 		"gns":    GNS(cluster, image, GNSRule{batchSize, 3, 2}, key),
 	}
 	f := rows{features(n, 12, 7, 0.5, 1), features(n, 12, 7, 0.5, 2)}
+	out["b3"] = must.Get(B3(t.Context(), f, cluster, image, B3Rule{batchSize, 6 * batchSize, 2, workers}, key))(t)
 	encoder := rows{features(n, 10, 7, 0.5, 3), features(n, 10, 7, 0.5, 4)}
 	out["jest"] = must.Get(JEST(t.Context(), f, encoder, image, JESTRule{batchSize, 0.5, workers}, key.jestDraws()))(t)
 	for _, sizes := range [][2]int{{0, 0}, {0, 2}, {6, 0}, {6, 3}, {1, 1}} {

@@ -15,11 +15,12 @@ const (
 	StrategyGRIT   Strategy = "grit"   // see [GRIT]
 	StrategyGNS    Strategy = "gns"    // see [GNS]
 	StrategyJEST   Strategy = "jest"   // see [JEST]
+	StrategyB3     Strategy = "b3"     // see [B3]
 )
 
 // strategies holds each strategy, which has a file of its own.
 var strategies = map[Strategy]strategy{
-	StrategyRandom: random{}, StrategyGRIT: grit{}, StrategyGNS: gns{}, StrategyJEST: jest{},
+	StrategyRandom: random{}, StrategyGRIT: grit{}, StrategyGNS: gns{}, StrategyJEST: jest{}, StrategyB3: b3{},
 }
 
 // strategy forms the mini-batches of an epoch.

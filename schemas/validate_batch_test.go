@@ -18,7 +18,7 @@ func TestBatchValidate(t *testing.T) {
 		{"sequence -1", func(b *Batch) { b.Sequence = -1 }, "batch -1 of 9"},
 		{"last of the epoch", func(b *Batch) { b.Sequence = 8 }, ""},
 		{"after the last of the epoch", func(b *Batch) { b.Sequence = 9 }, "batch 9 of 9"},
-		{"strategy unknown", func(b *Batch) { b.Strategy = "best" }, `strategy is "best", want one of random, grit, gns, jest`},
+		{"strategy unknown", func(b *Batch) { b.Strategy = "best" }, `strategy is "best", want one of random, grit, gns, jest, b3`},
 		{"strategy missing", func(b *Batch) { b.Strategy = "" }, `strategy is ""`},
 		{"m -1", func(b *Batch) { b.M = -1 }, "want 4 x -1"},
 		{"m larger than the column", func(b *Batch) { b.M = math.MaxInt32 }, "want 4 x 2147483647"},

@@ -25,6 +25,7 @@ func TestALateEpochIsResumedLikeAnEarlyOne(t *testing.T) {
 		"grit, a window": {func(o *grouper.Options) { o.EpochOrder, o.EpochGroups = grouper.OrderLane, groups }, groups, 2},
 		"encoder's":      {func(o *grouper.Options) { o.Features = grouper.SourceEncoder }, 1, 0},
 		"random":         {func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom }, 1, 0},
+		"b3":             {func(o *grouper.Options) { o.Strategy, o.Skip = grouper.StrategyB3, 2 }, 1, 0},
 		"random, a window": {func(o *grouper.Options) {
 			o.Strategy, o.EpochOrder, o.EpochGroups = grouper.StrategyRandom, grouper.OrderLane, groups
 		}, groups, 0},

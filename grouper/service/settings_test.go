@@ -20,8 +20,8 @@ func TestDefaults(t *testing.T) {
 // Whoever sets variables reads their names, not those of fields.
 func TestProblemsNameVariables(t *testing.T) {
 	for want, environ := range map[string]map[string]string{
-		`STRATEGY is "gnp", want random, grit, gns, jest or jest:F with a filter ratio above 0 and below 1`: {"STRATEGY": "gnp"},
-		"STRATEGY is jest:1.5, want a filter ratio above 0 and below 1":                                     {"STRATEGY": "jest:1.5"},
+		`STRATEGY is "gnp", want random, grit, gns, jest, jest:F with a filter ratio above 0 and below 1, b3 or b3:P with 1 or more ranks`: {"STRATEGY": "gnp"},
+		"STRATEGY is jest:1.5, want a filter ratio above 0 and below 1":                                                                    {"STRATEGY": "jest:1.5"},
 		"EPOCHS is 0, want at least 1":                                                   {"EPOCHS": "0"},
 		"BATCH_SIZE (N) is 65537, want 1..65536":                                         {"BATCH_SIZE": "65537", "STRATEGY": "random"},
 		"CANDIDATES (m) is 96, want 0..95, one less than BATCH_SIZE":                     {"CANDIDATES": "96"},

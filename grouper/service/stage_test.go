@@ -122,6 +122,7 @@ func TestNoCrashChangesABatch(t *testing.T) {
 		"grit":   {func(*grouper.Options) {}, 3*5 + 3*3},
 		"random": {func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom }, 3*5 + 3*3},
 		"jest":   {func(o *grouper.Options) { o.Strategy, o.Filter = grouper.StrategyJEST, 0.5 }, 5 + 2*3 + 3 + 2*2},
+		"b3":     {func(o *grouper.Options) { o.Strategy, o.Skip = grouper.StrategyB3, 2 }, 3*5 + 3*3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()
@@ -156,6 +157,7 @@ func TestNoCrashChangesAWindow(t *testing.T) {
 		"grit":   {func(*grouper.Options) {}, 3 * (3 + 1 + 2 + 2 + 3)},
 		"random": {func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom }, 3 * (3 + 1 + 2 + 2 + 3)},
 		"jest":   {func(o *grouper.Options) { o.Strategy, o.Filter = grouper.StrategyJEST, 0.5 }, 3 + 1 + 2 + 2 + 3 + 2*(2+1+1+1+2)},
+		"b3":     {func(o *grouper.Options) { o.Strategy, o.Skip = grouper.StrategyB3, 2 }, 3 * (3 + 1 + 2 + 2 + 3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()

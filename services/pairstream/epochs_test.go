@@ -30,6 +30,7 @@ func TestEpochsAfterKills(t *testing.T) {
 			"ITM_NEGATIVES": "random",
 		},
 		"jest":          {"STRATEGY": "jest:0.5", "GROUP_SIZE": "12", "EPOCHS": "3", "LR_SCHEDULE": "stream"},
+		"b3":            {"STRATEGY": "b3:2", "GROUP_SIZE": "12", "EPOCHS": "2", "LR_SCHEDULE": "stream"},
 		"encoded again": {"GRIT_FEATURES": "current", "EPOCHS": "3", "STEP_BATCHES": "2"},
 		"four batches a step": {
 			"STEP_BATCHES": "4", "LR_SCHEDULE": "stream", "MOMENTUM_DECAY": "0.995", "MOMENTUM_QUEUE": "16", "CHECKPOINT_EVERY": "1",
