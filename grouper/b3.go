@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/base/invalid"
-	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 )
 
 // b3 is the strategy of [B3].
@@ -129,100 +127,6 @@ func splitSpace(ctx context.Context, features Features, image, space []int32, ru
 	return communities, left, nil
 }
 
-// neighbours lists for each pair the others with an edge to it; an edge of weight 2 is listed twice.
-type neighbours struct {
-	ends  []int32 // those of pair i are others[ends[i-1]:ends[i]]
-	other []int32
-}
-
-func (g neighbours) of(i int32) []int32 {
-	from := int32(0)
-	if i > 0 {
-		from = g.ends[i-1]
-	}
-	return g.other[from:g.ends[i]]
-}
-
-// rankGraph has an edge from each image to the texts of the ranks behind the first skip ones, count of them.
-func rankGraph(ctx context.Context, v, t *dotproduct.Matrix, image []int32, skip, count int) (neighbours, error) {
-	const rows = 64 // whose products are made at a time
-	n := len(image)
-	products := make([]float32, rows*n)
-	ranked := make([][]int32, n)
-	entries := make([]int64, 0, 3*(skip+count)+8)
-	for i0 := 0; i0 < n; i0 += rows {
-		if err := ctx.Err(); err != nil {
-			return neighbours{}, err
-		}
-		here := min(rows, n-i0)
-		dotproduct.Block(products, v, i0, here, t, 0, n)
-		for i := i0; i < i0+here; i++ {
-			ranked[i] = ranks(products[(i-i0)*n:(i-i0+1)*n], image, image[i], skip, count, entries)
-		}
-	}
-	g := neighbours{ends: make([]int32, n)}
-	for i, others := range ranked {
-		g.ends[i] += int32(len(others))
-		for _, j := range others {
-			g.ends[j]++
-		}
-	}
-	at := make([]int32, n) // where the next one of each pair goes
-	for i := 1; i < n; i++ {
-		g.ends[i] += g.ends[i-1]
-		at[i] = g.ends[i-1]
-	}
-	g.other = make([]int32, g.ends[n-1])
-	put := func(i, j int32) {
-		g.other[at[i]] = j
-		at[i]++
-	}
-	for i, others := range ranked {
-		for _, j := range others {
-			put(int32(i), j)
-			put(j, int32(i))
-		}
-	}
-	return g, nil
-}
-
-// ranks returns the pairs behind the first skip ranks, count of them, in no order. Ranks are by product, and equal
-// products by position. Pairs of the image itself have no rank. Entries has room for 3 * (skip + count) + 8.
-func ranks(products []float32, image []int32, own int32, skip, count int, entries []int64) []int32 {
-	least := int64(math.MinInt64) // of the entries that can still be among the first
-	entries = entries[:0]
-	shorten := func() {
-		if size := skip + count; len(entries) > size {
-			selectGreatest(entries, size)
-			entries = entries[:size]
-			least = slices.Min(entries)
-		}
-	}
-	for j, product := range products {
-		if e := int64(ordered(product))<<32 | int64(math.MaxInt32-j); e > least && image[j] != own {
-			if entries = append(entries, e); len(entries) == cap(entries) {
-				shorten()
-			}
-		}
-	}
-	shorten()
-	selectGreatest(entries, skip)
-	others := make([]int32, 0, count)
-	for _, e := range entries[min(skip, len(entries)):] {
-		others = append(others, math.MaxInt32-int32(e))
-	}
-	return others
-}
-
-// ordered returns an integer that is ordered like x.
-func ordered(x float32) int32 {
-	bits := int32(math.Float32bits(x))
-	if bits < 0 {
-		return -(bits & math.MaxInt32)
-	}
-	return bits
-}
-
 // growCommunities splits a graph into communities of given sizes, one after another, and the pairs that are left. It is
 // greedy graph growing (Karypis and Kumar 1998, for two parts): a community begins with the first pair that is in none.
 // It takes the pair with the greatest weight of edges into it, the first among equals, until it is full. Without such a
@@ -279,10 +183,8 @@ func (g *grower) grow(size int) []int32 {
 func (g *grower) next() int32 {
 	best := int32(-1)
 	for _, j := range g.frontier {
-		if g.placed[j] || g.shown[g.image[j]] {
-			continue
-		}
-		if best < 0 || g.weight[j] > g.weight[best] || g.weight[j] == g.weight[best] && j < best {
+		better := best < 0 || g.weight[j] > g.weight[best] || g.weight[j] == g.weight[best] && j < best
+		if better && !g.placed[j] && !g.shown[g.image[j]] {
 			best = j
 		}
 	}

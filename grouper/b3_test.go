@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
@@ -53,22 +54,37 @@ func ranksByDefinition(products []float32, image []int32, own int32, skip, count
 	return slices.Sorted(slices.Values(others[:min(count, len(others))]))
 }
 
+// Ranks are those of sorted products: with many equal ones, with close ones, and of few pairs.
 func TestRanks(t *testing.T) {
-	r := testKey.generator("ranks")
-	for n := range 200 {
-		products, image := make([]float32, n), make([]int32, n)
-		for j := range products {
-			products[j] = float32(r.IntN(41)-20) / 20 // many are equal, and some are 0
-			if products[j] == 0 && r.IntN(2) == 0 {
-				products[j] *= -1
+	for _, c := range []struct {
+		n, skip, count, captions int
+		spread                   float64
+		levels                   float32 // values are rounded to so many levels; 0: not
+	}{
+		{1, 3, 5, 1, 1, 0}, {7, 3, 5, 2, 1, 0}, {95, 1, 9, 1, 1, 0}, {97, 4, 12, 3, 0.2, 0}, {500, 30, 100, 5, 0.5, 0},
+		{700, 10, 20, 1, 1e-4, 0}, {400, 10, 20, 1, 1, 2}, {400, 3, 5, 2, 1e-9, 0}, {300, 299, 10, 1, 1, 0},
+	} {
+		v, text := features(c.n, 20, 5, c.spread, 1), features(c.n, 20, 5, c.spread, 2)
+		image := make([]int32, c.n)
+		for i := range image {
+			image[i] = int32(i / c.captions)
+			for k, x := range text.Row(i) {
+				if c.levels > 0 {
+					text.Row(i)[k] = float32(int32(x*c.levels)) / c.levels
+				}
 			}
-			image[j] = int32(j / 3)
 		}
-		skip, count := 1+r.IntN(9), 1+r.IntN(20)
-		got := ranks(products, image, int32(n/6), skip, count, make([]int64, 0, 3*(skip+count)+8))
-		slices.Sort(got)
-		if want := ranksByDefinition(products, image, int32(n/6), skip, count); !slices.Equal(got, want) {
-			t.Fatalf("%d pairs, ranks %d to %d: %d, want %d", n, skip, skip+count, got, want)
+		products := make([]float32, c.n*c.n)
+		dotproduct.Block(products, v, 0, c.n, text, 0, c.n)
+		lists := make([][]int32, c.n)
+		for i := range lists {
+			lists[i] = ranksByDefinition(products[i*c.n:(i+1)*c.n], image, image[i], c.skip, c.count)
+		}
+		want, got := newNeighbours(lists), must.Get(rankGraph(t.Context(), v, text, image, c.skip, c.count))(t)
+		for i := range int32(c.n) {
+			if a, b := slices.Sorted(slices.Values(got.of(i))), slices.Sorted(slices.Values(want.of(i))); !slices.Equal(a, b) {
+				t.Fatalf("%+v: pair %d has the neighbours %d, want %d", c, i, a, b)
+			}
 		}
 	}
 }

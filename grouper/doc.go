@@ -22,7 +22,7 @@
 // Memory: an open group of n pairs with encoder vectors of d values takes about n * (200 + 4d) bytes. The 200 cover
 // ids, a caption of 60 bytes, references, neighbours, orders and the epochs of features. GRIT on training features of
 // width w takes n * 4w in place of the vectors, JEST beside them. A walk over M pairs adds M * (14d + 6 sqrt(M) + 160)
-// bytes for each worker, a super-batch of B pairs B * (8d + 8w + N).
+// bytes for each worker, a super-batch of B pairs B * (8d + 8w + N), and a search space of B3 M * (12d + 1200).
 //
 // A Lane is used by one goroutine; functions are safe for concurrent use. Nothing here reads a clock, talks to Kafka or
 // needs cgo.

@@ -44,11 +44,12 @@ def split(graph: np.ndarray, image: np.ndarray) -> list[int]:
         while len(community) < size:
             inside = graph[community].sum(axis=0) if community else np.zeros(PAIRS, np.int64)
             new = ~np.isin(image, image[community])
-            for allowed in (free & new & (inside > 0), free & new, free):
-                if allowed.any():
-                    community.append(int(np.argmax(np.where(allowed, inside, -1))) if allowed is not free else int(np.argmax(free)))
-                    break
-            free[community[-1]] = False
+            if (free & new).any():
+                taken = int(np.argmax(np.where(free & new, inside, -1)))
+            else:
+                taken = int(np.argmax(free))
+            community.append(taken)
+            free[taken] = False
         order += community
     return order + np.flatnonzero(free).tolist()
 
