@@ -32,6 +32,18 @@ func Of(part, whole int) Share {
 	return Share{float64(part) / float64(max(whole, 1)), low, high}
 }
 
+// Mean returns the mean of shares that were counted apart. Its interval joins theirs: the variances of a mean add up.
+func Mean(shares []Share) Share {
+	var value, middle, variance float64
+	n := float64(max(len(shares), 1))
+	for _, s := range shares {
+		m, v := s.middle()
+		value, middle, variance = value+s.Value/n, middle+m/n, variance+v/(n*n)
+	}
+	half := z * math.Sqrt(variance)
+	return Share{value, max(0, middle-half), min(1, middle+half)}
+}
+
 // middle returns the middle of the interval, and the variance that its width stands for.
 func (s Share) middle() (middle, variance float64) {
 	half := (s.High - s.Low) / 2

@@ -18,7 +18,7 @@ func (s *scanner) flush() error {
 	if cur.key == "" {
 		return nil
 	}
-	if s.v.Picture != nil {
+	if s.v.Picture != nil || s.v.Classed != nil {
 		return s.picture(cur)
 	}
 	row := s.rowOf(cur.key)
@@ -69,8 +69,11 @@ func (s *scanner) flush() error {
 	return s.v.Example(ex)
 }
 
-// picture hands out the current image, without captions.
+// picture hands out the current image, without captions, and with its class where that is asked for.
 func (s *scanner) picture(cur sample) error {
+	if cur.image == nil {
+		return nil // a class or a caption by itself
+	}
 	if reason, detail := imageFault(cur.image); reason != "" {
 		return s.reject(cur, caption{reason: reason, detail: detail})
 	}
@@ -78,7 +81,11 @@ func (s *scanner) picture(cur sample) error {
 	if !s.share.HasImage(id) {
 		return nil
 	}
-	return s.v.Picture(Picture{Entry: cur.image.name, Image: *ref, ImageID: id, Encoded: s.image})
+	p := Picture{Entry: cur.image.name, Image: *ref, ImageID: id, Encoded: s.image}
+	if s.v.Picture != nil {
+		return s.v.Picture(p)
+	}
+	return s.v.Classed(s.classed(p, cur))
 }
 
 // captionless reports an image without any caption, good or bad. Captions that could not be read have been reported.
@@ -172,6 +179,7 @@ const (
 	picture
 	text
 	meta
+	class
 )
 
 func kindOf(ext string) fileKind {

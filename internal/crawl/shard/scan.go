@@ -2,6 +2,7 @@ package shard
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,8 @@ type Visitor struct {
 	Problem func(Problem) error
 	// Picture, if set, replaces Example: the scan yields every sound image, whatever its captions.
 	Picture func(Picture) error
+	// Classed, if set, replaces Example: the scan yields every sound image with its class, whatever its captions.
+	Classed func(Classed) error
 	// Remote opens the stores that paths may name; nil: [OpenStore] does.
 	Remote OpenRemote
 }
@@ -171,6 +174,8 @@ type sample struct {
 	first       entry // the first of its entries
 	image       *entry
 	text, meta  *entry
+	class       *entry // key.cls, for Visitor.Classed
+	className   string
 	textCaption []caption
 	metaCaption []caption
 	described   *described // the json
@@ -212,7 +217,7 @@ func (s *scanner) file(ctx context.Context, tar Tar) error {
 	if err := s.walk(ctx, src, size); err != nil {
 		return err
 	}
-	if s.totals.Examples == before && s.undrawn == 0 && s.v.Picture == nil {
+	if s.totals.Examples == before && s.undrawn == 0 && s.v.Picture == nil && s.v.Classed == nil {
 		s.totals.unread(whyEmpty(src), Unreads{1, s.uri})
 	}
 	return s.more()
@@ -263,6 +268,9 @@ func (s *scanner) entry(e entry) error {
 	}
 	key, ext := splitName(e.name)
 	kind := kindOf(ext)
+	if s.v.Classed != nil && ext == "cls" {
+		kind = class
+	}
 	if s.v.Picture != nil {
 		key = e.name // two images may differ in their extension alone
 	}
@@ -289,6 +297,8 @@ func (s *scanner) entry(e entry) error {
 		return s.takeCaptions(e, &s.cur.text, "text", func(raw []byte) {
 			s.cur.textCaption = []caption{checkCaption(table.PlainText(raw))}
 		})
+	case class:
+		return s.takeCaptions(e, &s.cur.class, "cls", func(raw []byte) { s.cur.className = string(bytes.TrimSpace(raw)) })
 	default:
 		return s.takeCaptions(e, &s.cur.meta, "json", func(raw []byte) {
 			s.cur.described = describe(table.PlainJSON(raw))
