@@ -71,20 +71,31 @@ func readAll(ctx context.Context, paths []string) (*Corpus, error) {
 
 // scan reads tars with a visitor that visit extends.
 func scan(ctx context.Context, paths []string, visit func(*reading, *shard.Visitor)) (*Corpus, error) {
+	r, totals, err := readAllOf(ctx, paths, visit)
+	if err != nil {
+		return nil, err
+	}
+	return r.sound(totals), nil
+}
+
+// readAllOf is scan, with what tells which images are broken.
+func readAllOf(ctx context.Context, paths []string, visit func(*reading, *shard.Visitor)) (*reading, shard.Totals, error) {
 	r := &reading{decoding: new(errgroup.Group), broken: map[int]bool{}}
 	r.decoding.SetLimit(runtime.GOMAXPROCS(0))
 	v := shard.Visitor{Problem: func(shard.Problem) error { return nil }} // the totals count it; `pairstream produce` reports it in full
 	visit(r, &v)
 	totals, err := shard.Scan(ctx, paths, v)
-	if err := errors.Join(err, r.decoding.Wait()); err != nil {
-		return nil, err
-	}
+	return r, totals, errors.Join(err, r.decoding.Wait())
+}
+
+// sound returns the images that can be decoded.
+func (r *reading) sound(totals shard.Totals) *Corpus {
 	whole := r.all.pick(func(i int) bool { return !r.broken[i] })
 	whole.totals = totals
 	if n := len(r.broken); n > 0 {
 		whole.totals.Problems[shard.ReasonImage] = n
 	}
-	return whole, nil
+	return whole
 }
 
 // take adds an image, and decodes it beside the scan.
