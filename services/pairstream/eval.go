@@ -25,16 +25,18 @@ import (
 )
 
 func newEvalCommand() *cobra.Command {
-	var checkpoint, captions, split string
-	var heldOut, topK int
-	var baseRate float64
-	var asJSON, vision, cond bool
+	var e evaluation
 	cmd := &cobra.Command{
 		Use: "eval " + tarsUse,
 		Long: "Measures a checkpoint on the pairs of tars: text and image retrieval R@1/5/10 by ITC alone and with the\n" +
 			"first candidates ranked again by ITM, compared with chance, and the error of the matching head. Captions are beside the\n" +
 			"images in the tars, or in Karpathy's JSON of COCO or Flickr30k, or in one of ALBEF's lists. --cond measures the model as\n" +
-			"connection discriminator (Con-D), on the hardest negatives of every pair. For generated scenes the truth is known.",
+			"connection discriminator (Con-D), on the hardest negatives of every pair. For generated scenes the truth is known.\n\n" +
+			"--zeroshot classifies images whose tars have a number, key.cls, beside each image, or a folder for each class. Its file\n" +
+			"has a class a line, and the first is class 0. --winoground scores examples of two images and two captions. Both also take\n" +
+			"CLIP's and open_clip's weights and TorchScript, as ENCODER_CHECKPOINT does:\n\n" +
+			"  pairstream eval --zeroshot classes.txt --checkpoint data/bootstrap.safetensors cifar10.tar\n" +
+			"  pairstream eval --winoground examples.jsonl --checkpoint data/bootstrap.safetensors images.tar",
 		Args: wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			s, err := config.Parse[bootstrapSettings](config.Environ())
@@ -46,32 +48,60 @@ func newEvalCommand() *cobra.Command {
 				return err
 			}
 			defer worker.Close()
-			how := evaluation{
-				captions: captions, split: split, heldOut: heldOut, topK: topK, vision: vision, baseRate: baseRate, cache: device.CacheBytes(), log: cmd.ErrOrStderr(),
-			}
-			if cond {
-				report, err := evaluateCond(cmd.Context(), worker, checkpoint, places(paths), how)
-				return printAs(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error { return report.printWithCard(w) }, err)
-			}
-			report, err := evaluate(cmd.Context(), worker, checkpoint, places(paths), how)
-			return printAs(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error { return report.Print(w) }, err)
+			e.cache, e.log = device.CacheBytes(), cmd.ErrOrStderr()
+			report, err := e.measure(cmd.Context(), worker, places(paths))
+			return printAs(cmd.OutOrStdout(), e.asJSON, report, func(w io.Writer) error { return report.Print(w) }, err)
 		},
 	}
+	e.addFlags(cmd)
+	cmd.AddCommand(newNegativesCommand())
+	return cmd
+}
+
+// addFlags adds the flags of `pairstream eval`.
+func (e *evaluation) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&checkpoint, "checkpoint", "data/bootstrap.safetensors", "weights or checkpoint to measure")
-	f.IntVar(&heldOut, "holdout", 0, "measure on this many images, those that `produce --holdout` kept back; 0: all")
-	f.StringVar(&captions, "captions", "", "JSON with captions by file name of the image: dataset_coco.json, dataset_flickr30k.json, ALBEF's coco_test.json")
-	f.StringVar(&split, "split", "test", "splits of Karpathy's JSON to measure on, comma separated: test, val, train, restval")
-	f.IntVar(&topK, "rerank", 0, "candidates ranked again by ITM (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
-	f.BoolVar(&vision, "vision", false, "how much the image improves the prediction of hidden words (UoV, GRIT-VLP 5.6)")
-	f.BoolVar(&cond, "cond", false, "measure the connection discriminator (Con-D) on easy and hard pairs, and print its card")
-	f.Float64Var(&baseRate, "base-rate", eval.DefaultBaseRate, "assumed share of true pairs among the hard ones, for --cond on data of unknown truth")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.StringVar(&e.checkpoint, "checkpoint", "data/bootstrap.safetensors", "weights or checkpoint to measure, or where open_clip or transformers saved a CLIP")
+	f.IntVar(&e.heldOut, "holdout", 0, "measure on this many images, those that `produce --holdout` kept back; 0: all")
+	f.StringVar(&e.captions, "captions", "", "JSON with captions by file name of the image: dataset_coco.json, dataset_flickr30k.json, ALBEF's coco_test.json")
+	f.StringVar(&e.split, "split", "test", "splits of Karpathy's JSON to measure on, comma separated: test, val, train, restval")
+	f.IntVar(&e.topK, "rerank", 0, "candidates ranked again by ITM (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
+	f.BoolVar(&e.vision, "vision", false, "how much the image improves the prediction of hidden words (UoV, GRIT-VLP 5.6)")
+	f.BoolVar(&e.cond, "cond", false, "measure the connection discriminator (Con-D) on easy and hard pairs, and print its card")
+	f.Float64Var(&e.baseRate, "base-rate", eval.DefaultBaseRate, "assumed share of true pairs among the hard ones, for --cond on data of unknown truth")
+	f.StringVar(&e.classes, "zeroshot", "", "file of classes, one a line, several names separated by commas: classify images by the nearest class")
+	f.StringVar(&e.templates, "templates", "", "file of sentences with {} for the class, for --zeroshot; empty: seven of CLIP's for ImageNet")
+	f.StringVar(&e.winoground, "winoground", "", "examples.jsonl of Winoground: score examples of two images and two captions")
+	f.StringVar(&e.vocab, "vocab", "", "file of the words, as ENCODER_VOCAB, for weights without them inside, with --zeroshot or --winoground")
+	f.BoolVar(&e.asJSON, "json", false, "print JSON")
+	for _, other := range []string{"cond", "vision", "rerank", "captions", "holdout"} {
+		cmd.MarkFlagsMutuallyExclusive("zeroshot", "winoground", other)
+	}
+	cmd.MarkFlagsMutuallyExclusive("winoground", "templates")
 	cmd.MarkFlagsMutuallyExclusive("cond", "vision")
 	cmd.MarkFlagsMutuallyExclusive("cond", "rerank")
 	cmd.MarkFlagsMutuallyExclusive("captions", "holdout")
-	cmd.AddCommand(newNegativesCommand())
-	return cmd
+}
+
+// printed is a report of an evaluation.
+type printed interface{ Print(io.Writer) error }
+
+// measure makes the report that the flags ask for.
+func (e evaluation) measure(ctx context.Context, w *torch.Worker, paths []string) (report printed, err error) {
+	if e.checkpoint, err = model.WeightsIn(e.checkpoint); err != nil {
+		return nil, fmt.Errorf("--checkpoint: %w", err)
+	}
+	switch {
+	case e.classes != "":
+		return evaluateZeroShot(ctx, w, paths, e)
+	case e.winoground != "":
+		return evaluateWinoground(ctx, w, paths, e)
+	case e.templates != "" || e.vocab != "":
+		return nil, errors.New("--templates and --vocab belong to --zeroshot or --winoground: name one, or leave them out")
+	case e.cond:
+		return evaluateCond(ctx, w, paths, e)
+	}
+	return evaluate(ctx, w, paths, e)
 }
 
 func newNegativesCommand() *cobra.Command {
@@ -115,12 +145,19 @@ func printAs(w io.Writer, asJSON bool, report any, text func(io.Writer) error, e
 
 // evaluation says what to evaluate on.
 type evaluation struct {
+	checkpoint      string
 	captions, split string // a list of images and its split; empty: the tars' own captions
 	heldOut, topK   int
-	vision          bool
+	vision, cond    bool
 	baseRate        float64
-	cache           int64
-	log             io.Writer // receives what was passed over
+
+	classes, templates string // files of zero-shot classification
+	winoground         string // its examples
+	vocab              string // of the encoder, if it is not in the weights
+
+	asJSON bool
+	cache  int64
+	log    io.Writer // receives what was passed over
 }
 
 // read reads what to evaluate on, and says what it passed over.
@@ -148,12 +185,17 @@ func (e evaluation) read(ctx context.Context, paths []string) (*dataset.Corpus, 
 }
 
 // on loads a checkpoint, and hands it to measure with what to evaluate on.
-func (e evaluation) on(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, measure func(*model.Model, *dataset.Corpus, eval.Data) error) error {
+func (e evaluation) on(ctx context.Context, w *torch.Worker, paths []string, measure func(*model.Model, *dataset.Corpus, eval.Data) error) error {
 	data, err := e.read(ctx, paths)
 	if err != nil {
 		return err
 	}
-	m, err := model.Load(ctx, w, checkpoint, model.LoadOptions{Frozen: true})
+	return e.loaded(ctx, w, paths, data, func(m *model.Model, shown eval.Data) error { return measure(m, data, shown) })
+}
+
+// loaded loads a checkpoint, and hands it to measure with a corpus.
+func (e evaluation) loaded(ctx context.Context, w *torch.Worker, paths []string, data *dataset.Corpus, measure func(*model.Model, eval.Data) error) error {
+	m, err := model.Load(ctx, w, e.checkpoint, model.LoadOptions{Frozen: true})
 	if err != nil {
 		return err
 	}
@@ -164,14 +206,14 @@ func (e evaluation) on(ctx context.Context, w *torch.Worker, checkpoint string, 
 	}
 	shown, err := eval.OfCorpus(ctx, m, images, data)
 	if err == nil {
-		err = measure(m, data, shown)
+		err = measure(m, shown)
 	}
 	return errors.Join(err, closeImages())
 }
 
 // evaluate measures a checkpoint.
-func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (report *eval.Report, err error) {
-	err = e.on(ctx, w, checkpoint, paths, func(m *model.Model, _ *dataset.Corpus, shown eval.Data) error {
+func evaluate(ctx context.Context, w *torch.Worker, paths []string, e evaluation) (report *eval.Report, err error) {
+	err = e.on(ctx, w, paths, func(m *model.Model, _ *dataset.Corpus, shown eval.Data) error {
 		report, err = eval.Evaluate(ctx, m, shown, eval.Options{TopK: e.topK, Vision: e.vision})
 		return err
 	})
@@ -185,11 +227,11 @@ type condEvaluation struct {
 }
 
 // evaluateCond measures a checkpoint as Con-D.
-func evaluateCond(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (*condEvaluation, error) {
+func evaluateCond(ctx context.Context, w *torch.Worker, paths []string, e evaluation) (*condEvaluation, error) {
 	out := &condEvaluation{}
-	return out, e.on(ctx, w, checkpoint, paths, func(m *model.Model, data *dataset.Corpus, shown eval.Data) (err error) {
+	return out, e.on(ctx, w, paths, func(m *model.Model, data *dataset.Corpus, shown eval.Data) (err error) {
 		if out.Card, err = cardOf(m); err != nil {
-			return fmt.Errorf("reading %s: %w", checkpoint, err)
+			return fmt.Errorf("reading %s: %w", e.checkpoint, err)
 		}
 		o := eval.CondOptions{Easy: true, BaseRate: e.baseRate}
 		if e.captions == "" {
@@ -234,9 +276,9 @@ func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(im
 	}, nil
 }
 
-// print prints what was measured, and the card.
-func (e *condEvaluation) printWithCard(w io.Writer) error {
-	if err := e.Print(w); err != nil {
+// Print prints what was measured, and the card.
+func (e *condEvaluation) Print(w io.Writer) error {
+	if err := e.CondReport.Print(w); err != nil {
 		return err
 	}
 	if e.Card == nil {

@@ -182,7 +182,7 @@ func TestLargerImagesRuinNoModel(t *testing.T) {
 		"--queue", "0", "--lr", "3e-4", "--image-size", "48", "--out", in("tuned"))
 	rsum := map[string]float64{}
 	for _, name := range []string{"trained", "larger", "tuned"} {
-		r := must.Get(evaluate(t.Context(), w, in(name), []string{in("held")}, evaluation{topK: eval.NoRerank, log: io.Discard, cache: 64 << 20}))(t)
+		r := must.Get(evaluate(t.Context(), w, []string{in("held")}, evaluation{checkpoint: in(name), topK: eval.NoRerank, log: io.Discard, cache: 64 << 20}))(t)
 		rsum[name] = r.ITC.RSUM()
 	}
 	if rsum["trained"] < 500 || rsum["larger"] < 200 || rsum["tuned"] < rsum["larger"]+0.4*(rsum["trained"]-rsum["larger"]) {

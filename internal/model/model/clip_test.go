@@ -207,6 +207,31 @@ func TestOpenEncoder(t *testing.T) {
 	}
 }
 
+// TestMergesBesideTheWeights takes merges.txt, as transformers saves it, and a gzipped file, for the same words.
+func TestMergesBesideTheWeights(t *testing.T) {
+	w, dir := worker(t), t.TempDir()
+	path := filepath.Join(dir, "model.safetensors")
+	must.Do(t, os.Rename(writeCLIP(t, dir), path))
+	open := func(vocab string) string {
+		e := must.Get(model.OpenEncoder(t.Context(), w, path, model.EncoderOptions{VocabPath: vocab}))(t)
+		defer e.Free()
+		return e.Fingerprint()
+	}
+	want := open(mergesPath(t))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "merges.txt"), []byte("#version: 0.2\na b\na b</w>\nab ab</w>\na a\n"), 0o644))
+	if got := open(""); got != want {
+		t.Errorf("fingerprint %s with merges.txt, want %s", got, want)
+	}
+	for given, want := range map[string]string{dir: path, path: path, "none": "none"} {
+		if got := must.Get(model.WeightsIn(given))(t); got != want {
+			t.Errorf("weights of %s are %s, want %s", given, got, want)
+		}
+	}
+	if _, err := model.WeightsIn(t.TempDir()); err == nil || !strings.Contains(err.Error(), "holds neither open_clip_model.safetensors nor model.safetensors") {
+		t.Errorf("a folder without weights: %v", err)
+	}
+}
+
 func TestOpenEncoderRefuses(t *testing.T) {
 	ctx := context.Background()
 	w := worker(t)

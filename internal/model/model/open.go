@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,7 +21,7 @@ import (
 // are needed.
 type EncoderOptions struct {
 	BatchSize int // 0: DefaultBatchSize
-	// VocabPath is the file of the vocabulary: for CLIP its gzipped merges, for an ALBEF file without a vocabulary a
+	// VocabPath is the file of the vocabulary: for CLIP its merges, gzipped or not (empty: merges.txt beside it), for an ALBEF file without a vocabulary a
 	// WordPiece vocabulary, a token a line, and for TorchScript either of these or SigLIP's model of SentencePiece.
 	VocabPath  string
 	ImageSize  int // for TorchScript without its sizes inside; 0: the first usual one that it takes
@@ -66,6 +69,19 @@ func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOpt
 	return e, nil
 }
 
+// HasMatching reports whether a file is a model with a matching head, which [Load] reads.
+func HasMatching(path string) (bool, error) {
+	if isScript(path) {
+		return false, nil
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return false, err
+	}
+	_, has := f.Tensor("itm_head.weight")
+	return has, nil
+}
+
 func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
 	inside, err := scriptInside(path)
 	if err != nil {
@@ -99,7 +115,7 @@ func scriptWords(path string) (ScriptWords, error) {
 		first, err := text.Peek(2)
 		switch {
 		case err != nil: // too short for any of them
-		case string(first) == "\x1f\x8b": // gzip
+		case string(first) == gzipHead:
 			return token.NewCLIP(text)
 		case first[0] == '\n': // the tag of the first piece in a protocol buffer; as text it would be an empty line
 			return token.NewSigLIP(text)
@@ -113,7 +129,7 @@ func scriptWords(path string) (ScriptWords, error) {
 }
 
 func openCLIP(ctx context.Context, path string, o EncoderOptions, load func() (*CLIP, error)) (*Encoder, error) {
-	words, err := readMerges(o.VocabPath)
+	words, err := readMerges(o.VocabPath, path)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
@@ -129,11 +145,45 @@ func openCLIP(ctx context.Context, path string, o EncoderOptions, load func() (*
 	return e, nil
 }
 
-func readMerges(path string) (*token.CLIP, error) {
+// mergesFile is the name of the merges that transformers and open_clip save beside the weights.
+const mergesFile = "merges.txt"
+
+// readMerges reads merges, gzipped or not. If path is empty it reads those beside the weights.
+func readMerges(path, weights string) (*token.CLIP, error) {
 	if path == "" {
-		return nil, errors.New("a CLIP text encoder needs the file of its merges")
+		path = filepath.Join(filepath.Dir(weights), mergesFile)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.New("a CLIP text encoder needs the file of its merges (ENCODER_VOCAB, --vocab), or merges.txt beside the weights")
+		}
 	}
-	return token.FromFile("merges", path, token.NewCLIP)
+	return token.FromFile("merges", path, func(in io.Reader) (*token.CLIP, error) {
+		text := bufio.NewReader(in)
+		if head, err := text.Peek(2); err == nil && string(head) != gzipHead {
+			return token.NewCLIPOf(text)
+		}
+		return token.NewCLIP(text)
+	})
+}
+
+// gzipHead begins every gzipped file.
+const gzipHead = "\x1f\x8b"
+
+// weightsFiles are the names under which open_clip and transformers save weights in a folder.
+var weightsFiles = []string{"open_clip_model.safetensors", "model.safetensors"}
+
+// WeightsIn returns the file of weights in a folder that open_clip or transformers saved, and any other path as it is.
+func WeightsIn(path string) (string, error) {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return path, nil // a file that is not there is reported by its reader
+	}
+	for _, name := range weightsFiles {
+		file := filepath.Join(path, name)
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("folder %s holds neither %s: name the file of weights; of pickles (.bin, .pth) and of weights in several files, %s",
+		path, strings.Join(weightsFiles, " nor "), anEncoder)
 }
 
 // readVocab reads a vocabulary. An empty path gives none.
