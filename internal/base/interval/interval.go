@@ -32,16 +32,17 @@ func Of(part, whole int) Share {
 	return Share{float64(part) / float64(max(whole, 1)), low, high}
 }
 
-// Mean returns the mean of shares that were counted apart. Its interval joins theirs: the variances of a mean add up.
+// Mean returns the mean of shares that were counted apart. The distances of its bounds add up as variances do, each side
+// by itself (Zou and Donner 2008), so the bounds of few counts do not draw the interval away from the mean.
 func Mean(shares []Share) Share {
-	var value, middle, variance float64
+	var value, below, above float64
 	n := float64(max(len(shares), 1))
 	for _, s := range shares {
-		m, v := s.middle()
-		value, middle, variance = value+s.Value/n, middle+m/n, variance+v/(n*n)
+		value += s.Value / n
+		below += (s.Value - s.Low) * (s.Value - s.Low) / (n * n)
+		above += (s.High - s.Value) * (s.High - s.Value) / (n * n)
 	}
-	half := z * math.Sqrt(variance)
-	return Share{value, max(0, middle-half), min(1, middle+half)}
+	return Share{value, max(0, value-math.Sqrt(below)), min(1, value+math.Sqrt(above))}
 }
 
 // middle returns the middle of the interval, and the variance that its width stands for.
