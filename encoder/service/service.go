@@ -99,7 +99,7 @@ type Settings struct {
 	Checkpoints string `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
 	GroupSize   int    `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
 
-	Vocab      string   `env:"ENCODER_VOCAB" desc:"file of the words, for weights without them inside: CLIP's gzipped byte-pair merges for CLIP, a WordPiece vocabulary, a token a line, for ALBEF; any of them, or SigLIP's spiece.model, for TorchScript"`
+	Vocab      string   `env:"ENCODER_VOCAB" desc:"file of the words, for weights without them inside: CLIP's byte-pair merges for CLIP (empty: merges.txt beside it), a WordPiece vocabulary, a token a line, for ALBEF; any of them, or SigLIP's spiece.model, for TorchScript"`
 	Decode     Decoding `env:"DECODE" envDefault:"scaled" desc:"how the encoder reduces a JPEG that is larger than the model's input: scaled, by its decoder, to 1/2, 1/4 or 1/8, in less time; exact: to twice the input or more, then by averages, as Con-D and the trainer see it. Embeddings name the way beside the weights, so a change begins a new group"`
 	SpoolDir   string   `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
 	SpoolBytes int64    `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`
