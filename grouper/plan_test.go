@@ -111,6 +111,19 @@ func TestNoMiniBatchSharesAnImage(t *testing.T) {
 		if got := sharedImages(GNS(cluster, image, GNSRule{batchSize, 5, 3}, key).Order, image, batchSize); got > 0 {
 			t.Errorf("seed %d: gns has %d pairs beside their image", seed, got)
 		}
+		if seed > 2 { // the others take longer
+			continue
+		}
+		f := rows{features(3500, 12, 40, 0.3, 1), features(3500, 12, 40, 0.3, 2)}
+		plan := must.Get(B3(t.Context(), f, cluster, image, B3Rule{batchSize, 10 * batchSize, 5, 2}, key))(t)
+		if got := sharedImages(plan.Order, image, batchSize); got > 0 {
+			t.Errorf("seed %d: b3 has %d pairs beside their image", seed, got)
+		}
+		learner := rows{features(3500, 8, 40, 0.3, 3), features(3500, 8, 40, 0.3, 4)}
+		plan = must.Get(JEST(t.Context(), learner, f, image, JESTRule{batchSize, 0.5, 2}, key.jestDraws()))(t)
+		if got := sharedImages(plan.Order, image, batchSize); got > 0 {
+			t.Errorf("seed %d: jest has %d pairs beside their image", seed, got)
+		}
 	}
 	if got := sharedImages(permutation(3500, rng.New(1, "plain")), image, batchSize); got == 0 {
 		t.Error("a plain shuffle has none either: the test says nothing")
