@@ -51,7 +51,7 @@ func outcome(t *testing.T, o Options) map[string]string {
 // Every setting changes what it is about, and no other part of a run over the same group.
 func TestOptionsChangeWhatTheyShould(t *testing.T) {
 	grit, gns := testOptions(StrategyGRIT), testOptions(StrategyGNS)
-	jest, b3 := testOptions(StrategyJEST), testOptions(StrategyB3)
+	learnable, mined := testOptions(StrategyJEST), testOptions(StrategyB3)
 	shared, random := grit, testOptions(StrategyRandom)
 	shared.Texts, shared.TextShare = TextShare, 0.1
 	for _, c := range []struct {
@@ -72,10 +72,10 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 		{"c", gns, func(o *Options) { o.Clusters = 1 }, "order first candidates"},
 		{"s", gns, func(o *Options) { o.PerCluster = 3 }, "order first candidates"},
 		{"strategy: jest", random, func(o *Options) { o.Strategy = StrategyJEST }, "order candidates"},
-		{"f", jest, func(o *Options) { o.Filter = 0.75 }, "order candidates"},
+		{"f", learnable, func(o *Options) { o.Filter = 0.75 }, "order candidates"},
 		{"strategy: b3", grit, func(o *Options) { o.Strategy = StrategyB3 }, "order first candidates"},
-		{"p", b3, func(o *Options) { o.Skip = 8 }, "order first candidates"},
-		{"M of b3", b3, func(o *Options) { o.SearchSpace = 64 }, "order first candidates"},
+		{"p", mined, func(o *Options) { o.Skip = 8 }, "order first candidates"},
+		{"M of b3", mined, func(o *Options) { o.SearchSpace = 64 }, "order first candidates"},
 		{"m", grit, func(o *Options) { o.Candidates = 1 }, "candidates"},
 		{"texts: all", grit, func(o *Options) { o.Texts = TextAll }, "texts"},
 		{"texts: none", grit, func(o *Options) { o.Texts = TextNone }, "texts"},

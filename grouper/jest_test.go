@@ -105,7 +105,7 @@ func TestLogarithmsAreTheSameOnEveryMachine(t *testing.T) {
 
 func TestLogarithmsAreClose(t *testing.T) {
 	const unit = 1.0 / (1 << unitBits)
-	close := func(what string, got int64, want, most float64) {
+	near := func(what string, got int64, want, most float64) {
 		t.Helper()
 		if off := math.Abs(float64(got)*unit - want); off > most {
 			t.Errorf("%s: %g, want %g", what, float64(got)*unit, want)
@@ -113,11 +113,11 @@ func TestLogarithmsAreClose(t *testing.T) {
 	}
 	for _, s := range []float32{-1.01, -1, -0.3333, 0, 0.07, 0.5, 0.98765, 1, 1.0001} {
 		x := 10*float64(max(-1, min(1, s))) - 10
-		close(fmt.Sprint("unmatched ", s), unmatched(s), math.Log1p(math.Exp(x)), 1e-6)
-		close(fmt.Sprint("matched ", s), matched(s), math.Log1p(math.Exp(-x)), 1e-6)
+		near(fmt.Sprint("unmatched ", s), unmatched(s), math.Log1p(math.Exp(x)), 1e-6)
+		near(fmt.Sprint("matched ", s), matched(s), math.Log1p(math.Exp(-x)), 1e-6)
 	}
 	for _, u := range []uint64{1, 2, 3, 1 << 20, 1<<40 + 12345, 1 << 63, math.MaxUint64 / 3 * 2, math.MaxUint64} {
-		close(fmt.Sprint("log of ", u), minusLog(u), -math.Log(float64(u)/(1<<64)), 4e-7)
+		near(fmt.Sprint("log of ", u), minusLog(u), -math.Log(float64(u)/(1<<64)), 4e-7)
 	}
 }
 

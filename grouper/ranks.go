@@ -192,9 +192,9 @@ func (r *ranker) decide(i int, entries []int64) []int32 {
 
 // ordered returns an integer that is ordered like x.
 func ordered(x float32) int32 {
-	bits := int32(math.Float32bits(x))
-	if bits < 0 {
-		return -(bits & math.MaxInt32)
+	n := int32(math.Float32bits(x))
+	if n < 0 {
+		return -(n & math.MaxInt32)
 	}
-	return bits
+	return n
 }
