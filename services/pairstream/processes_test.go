@@ -21,8 +21,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/safetensors"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/operate/pipeline"
 	"github.com/pairstream/pairstream/internal/operate/rundir"
 	"github.com/pairstream/pairstream/internal/process/config"
@@ -261,8 +264,27 @@ func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
 		t.Setenv(name, value)
 	}
 	mustCommand(t, "synth", in("scenes"), "--scenes", strconv.Itoa(scenes), "--side", "48")
-	mustCommand(t, "bootstrap", in("scenes"), "--preset", "micro", "--steps", "1", "--batch", "4", "--out", in("w.safetensors"))
+	firstWeights(t, in("scenes"), in("w.safetensors"))
 	return in
+}
+
+// firstWeights writes a model with the vocabulary of a folder of tars: the smallest one that has every part. A step of
+// training costs what it has of operations, and the tests ask for the same weights, not for good ones.
+func firstWeights(t *testing.T, tars, path string) {
+	t.Helper()
+	data, _, err := dataset.Read(t.Context(), []string{tars}, 0)
+	must.Do(t, err)
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Threads: 1}))(t)
+	defer w.Close()
+	vocab := must.Get(vocabulary("", data, 2000))(t)
+	m := must.Get(model.New(t.Context(), w, model.Config{
+		ImageSize: 32, PatchSize: 16, VisionDim: 32, VisionDepth: 1, VisionHeads: 2,
+		TextHidden: 32, TextLayers: 2, FusionLayer: 1, TextHeads: 2, TextIntermediate: 64,
+		VocabSize: len(vocab), MaxPositions: 32, EmbedDim: 16, TextTokens: 20,
+	}, 3))(t)
+	defer m.Free()
+	m.Vocab = vocab
+	must.Do(t, m.Save(t.Context(), path))
 }
 
 // TestSameRecordsHoweverTheStagesRun compares runs with the same seed, which give the same records and the same
