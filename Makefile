@@ -315,9 +315,10 @@ fmt: $(TOOLS)/golangci-lint ## format the sources
 	$(TOOLS)/golangci-lint fmt ./...
 	cd lab && $(TOOLS)/golangci-lint fmt ./...
 
-docs: build build-lab ## write the generated parts of docs/ anew: settings from the env structs, recipes from internal/process/recipe, benchmarks from lab/bench/results.json, experiments from lab/experiments/results; and from the record types asyncapi.yaml and Python's records
+docs: build build-lab ## write the generated parts of docs/ anew: settings from the env structs, commands from their help, recipes from internal/process/recipe, benchmarks from lab/bench/results.json, experiments from lab/experiments/results; and from the record types asyncapi.yaml and Python's records
 	$(BIN)/pairstream settings --write docs/settings.md --write-names internal/process/config/settings.tsv
 	$(BIN)/pairstream settings --write-recipes docs/papers.md --write-python clients/python/src/pairstream/torch/recipes.json
+	$(BIN)/pairstream settings --write-commands docs/commands
 	$(BIN)/lab/bench --write $(BENCH_PAGES)
 	$(BIN)/lab/page
 	$(BIN)/lab/simulate --write docs/scaling.md

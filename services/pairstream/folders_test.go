@@ -131,19 +131,20 @@ func (l *lines) Write(p []byte) (int, error) {
 
 // elsewhere are flags and settings of folders that the test above cannot try, with who looks after them.
 var elsewhere = map[string]string{
-	"status --data":        "reads run.env",
-	"replay --data":        "run.env and checkpoints of the replay's namespace: internal/operate/rerun, TestReplayLeavesItsSettings",
-	"batches --data":       "is read: tombstones of the run",
-	"replay --checkpoints": "TestPlainImagesAfterKills",
-	"CHECKPOINT_DIR":       "trainer/service: only checkpoints of this log are taken and superseded; internal/log/weights: TestFiles",
-	"CHECKPOINT_UPLOAD":    "trainer/service: TestS3RefusesWhatIsNoCopy",
-	"SPOOL_DIR":            "internal/crawl/shard: TestSpoolDeletesTheOldest",
-	"CONSOLE_DIR":          "internal/operate/console/index: TestAForeignFileIsNoIndex",
-	"CONSOLE_MANIFESTS":    "is read",
-	"SEGMENTS_ROOT":        "files by the digest of what is in them",
-	"REPACK_ROOT":          "files by the digest of what is in them",
-	"BUCKET_ROOTS":         "is read",
-	"EVAL_DATA":            "is read",
+	"status --data":             "reads run.env",
+	"replay --data":             "run.env and checkpoints of the replay's namespace: internal/operate/rerun, TestReplayLeavesItsSettings",
+	"batches --data":            "is read: tombstones of the run",
+	"replay --checkpoints":      "TestPlainImagesAfterKills",
+	"settings --write-commands": "TestPagesOfCommandsWantTheirMarks",
+	"CHECKPOINT_DIR":            "trainer/service: only checkpoints of this log are taken and superseded; internal/log/weights: TestFiles",
+	"CHECKPOINT_UPLOAD":         "trainer/service: TestS3RefusesWhatIsNoCopy",
+	"SPOOL_DIR":                 "internal/crawl/shard: TestSpoolDeletesTheOldest",
+	"CONSOLE_DIR":               "internal/operate/console/index: TestAForeignFileIsNoIndex",
+	"CONSOLE_MANIFESTS":         "is read",
+	"SEGMENTS_ROOT":             "files by the digest of what is in them",
+	"REPACK_ROOT":               "files by the digest of what is in them",
+	"BUCKET_ROOTS":              "is read",
+	"EVAL_DATA":                 "is read",
 }
 
 // named matches what is said of a flag or setting that names a folder.

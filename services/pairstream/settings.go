@@ -26,7 +26,7 @@ const (
 )
 
 func newSettingsCommand() *cobra.Command {
-	var file, names, name, papers, python, checked string
+	var file, names, name, papers, python, checked, commands string
 	var asTOML bool
 	cmd := &cobra.Command{
 		Use: "settings",
@@ -52,6 +52,9 @@ func newSettingsCommand() *cobra.Command {
 				fmt.Fprint(cmd.OutOrStdout(), table)
 				return nil
 			}
+			if commands != "" {
+				return writeCommandPages(commands)
+			}
 			if papers != "" && python != "" {
 				return errors.Join(writeRecipes(papers), writeForPython(python))
 			}
@@ -70,6 +73,7 @@ func newSettingsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&names, "write-names", "", "with --write: write the names that every program knows into this file")
 	cmd.Flags().StringVar(&papers, "write-recipes", "", "write the table of every recipe into this file, between its marks")
 	cmd.Flags().StringVar(&python, "write-python", "", "write the trainer's settings of each recipe into this file, for the Python package")
+	cmd.Flags().StringVar(&commands, "write-commands", "", "write the reference of all commands into the pages in this folder, between their marks")
 	cmd.MarkFlagsRequiredTogether("write", "write-names")
 	cmd.MarkFlagsMutuallyExclusive("check", "toml", "write")
 	return cmd
