@@ -5,11 +5,16 @@ import logging
 import os
 import posixpath
 import re
+import sys
 from pathlib import Path
 
+import yaml
 from mkdocs.structure.files import File
 
 log = logging.getLogger("mkdocs.hooks.pairstream")
+
+sys.path.insert(0, str(Path(__file__).parent))
+import specifications
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = os.environ.get("VERSION") or "main"
@@ -22,24 +27,33 @@ OUTSIDE = {
     "security.md": "SECURITY.md",
     "examples.md": "examples/README.md",
     "clients/python.md": "clients/python/README.md",
+    "clients/api.md": "deploy/site/python-api.md",
     "deploy/helm.md": "deploy/helm/pairstream/README.md",
     "experiments/models.md": "internal/demo/models/README.md",
     "experiments/precision.md": "internal/demo/models/precision.md",
 }
+# Documents for programs, and how to write them for readers. The site has both.
+SPECIFICATIONS = {"asyncapi": specifications.asyncapi, "openapi": specifications.openapi}
 SITE = {path: page for page, path in OUTSIDE.items()}
 LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files, config):
-    """Adds the pages that lie outside docs/."""
+    """Adds the pages that lie outside docs/, and those of the specifications."""
     for page, path in OUTSIDE.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text()))
+    for name, page in SPECIFICATIONS.items():
+        document = (ROOT / f"schemas/{name}.yaml").read_text()
+        files.append(File.generated(config, f"specifications/{name}.md", content=page(yaml.safe_load(document))))
+        files.append(File.generated(config, f"specifications/{name}.yaml", content=document))
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
     """Points every link of a page at the site, or at the file in the repository where the site has no such page."""
+    if page.file.src_uri.startswith("specifications/"):
+        return markdown
     source = OUTSIDE.get(page.file.src_uri, "docs/" + page.file.src_uri)
     here = posixpath.dirname(page.file.src_uri)
 
