@@ -51,7 +51,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-lab languages wheel test-wheel test-arm64 release test-release test-install site demo experiments first-models test test-lab test-quick test-towers test-race test-commands torture test-torch test-device test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build build-lab languages wheel test-wheel test-arm64 release test-release test-install site test-site demo experiments first-models test test-lab test-quick test-towers test-race test-commands torture test-torch test-device test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,10 @@ $(BIN)/venv-release: deploy/wheel/requirements.txt
 
 site: $(BIN)/venv-site ## build the documentation as a site, bin/site/VERSION or bin/site/main, and check its links
 	VERSION="$(VERSION)" NO_MKDOCS_2_WARNING=1 $(BIN)/venv-site/bin/mkdocs build -f deploy/site/mkdocs.yml -d $(CURDIR)/$(BIN)/site/$(or $(VERSION),main)
+
+test-site: site $(TOOLS)/axe/axe.min.js ## open every page of the site in a headless Chromium: three widths, accessibility, requests to other hosts; ARGS="-shots DIR" for screenshots
+	@deploy/setup.sh console
+	PAIRSTREAM_SITE=$(CURDIR)/$(BIN)/site/$(or $(VERSION),main) PAIRSTREAM_AXE=$(TOOLS)/axe/axe.min.js $(GO_TEST) -tags console -count=1 -timeout 10m ./internal/testing/site $(ARGS)
 
 $(BIN)/venv-site: deploy/site/requirements.txt
 	@deploy/setup.sh python
