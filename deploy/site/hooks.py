@@ -36,6 +36,8 @@ OUTSIDE = {
 SPECIFICATIONS = {"asyncapi": specifications.asyncapi, "openapi": specifications.openapi}
 SITE = {path: page for page, path in OUTSIDE.items()}
 LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")
+INLINE = re.compile(r"(?<!<pre>)(?<!</span>)<code>[^<]*</code>")
+SIGN = re.compile(r"(?<!<)([/|,=.])(?=[^<])")
 FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 
 
@@ -72,6 +74,11 @@ def on_page_markdown(markdown, page, config, files):
 
     parts = FENCE.split(markdown)
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+
+
+def on_page_content(html, page, config, files):
+    """Lets the lines of a narrow window end behind the signs in a path or list, and so not within its names."""
+    return INLINE.sub(lambda match: SIGN.sub(r"\1<wbr>", match[0]), html)
 
 
 def on_post_build(config):

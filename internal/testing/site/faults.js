@@ -21,24 +21,22 @@
     if (block.offsetWidth && cut(block)) found.push(`a code block is cut: ${block.textContent.trim().slice(0, 60)}`);
   }
 
-  // A name is broken where a line ends between two of its letters, although the whole name fits on a line.
+  // A name is broken where a line ends between two of its letters, although the whole name fits on a line. A table scrolls.
   const letter = /[A-Za-z0-9_]/;
-  const broken = (code) => {
-    const text = code.firstChild?.nodeType === Node.TEXT_NODE ? code.firstChild : null;
-    if (!text || code.getClientRects().length < 2) return "";
-    const range = document.createRange();
-    const place = (i) => (range.setStart(text, i), range.setEnd(text, i + 1), range.getBoundingClientRect());
-    for (let i = 1; i < text.length; i++) {
-      if (!letter.test(text.data[i - 1]) || !letter.test(text.data[i]) || place(i).top <= place(i - 1).bottom - 2) continue;
-      const [word] = text.data.slice(0, i).match(/\w+$/), [rest] = text.data.slice(i).match(/^\w+/);
-      const room = code.closest("td, th, p, li, h1, h2, h3, h4, article").getBoundingClientRect().width;
-      if ((word.length + rest.length) * place(i).width < Math.max(room, 160)) return word + "|" + rest;
+  const range = document.createRange();
+  const place = (text, i) => (range.setStart(text, i), range.setEnd(text, i + 1), range.getBoundingClientRect());
+  const broken = (text, room) => {
+    const { data } = text;
+    for (let i = 1; i < data.length; i++) {
+      if (!letter.test(data[i - 1]) || !letter.test(data[i]) || place(text, i).top <= place(text, i - 1).bottom - 2) continue;
+      const [word] = data.slice(0, i).match(/\w+$/), [rest] = data.slice(i).match(/^\w+/);
+      if ((word.length + rest.length + 6) * place(text, i).width < room) found.push(`a name is broken: ${word}|${rest}`);
     }
-    return "";
   };
   for (const code of document.querySelectorAll("article code:not(pre code)")) {
-    const name = broken(code);
-    if (name) found.push(`a name is broken: ${name}`);
+    if (code.getClientRects().length < 2) continue;
+    const room = code.closest("table") ? Infinity : code.closest("p, li, h1, h2, h3, h4, article").getBoundingClientRect().width;
+    for (const text of code.childNodes) if (text.nodeType === Node.TEXT_NODE) broken(text, room);
   }
 
   // A link within text differs from it by more than its colour.
