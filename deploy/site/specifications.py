@@ -1,4 +1,7 @@
-"""Writes the AsyncAPI and OpenAPI documents of schemas/ as Markdown: topics, requests, and a table for each schema."""
+"""Writes the AsyncAPI and OpenAPI documents of schemas/ as Markdown: topics, requests, and a table for each schema.
+
+AsyncAPI's own generator takes Node and hundreds of packages; its pages draw themselves by a script in the reader's browser.
+"""
 
 import re
 
