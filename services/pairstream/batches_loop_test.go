@@ -61,12 +61,19 @@ func featuresInto(t *testing.T, log *stream.Log, epoch int32, path string) strin
 // TestFeaturesFromOutsideCloseTheLoop gives a plan the features that a trainer had in a stream of the same pairs, epoch
 // by epoch. The mini-batches are the stream's, however the runs are cut.
 func TestFeaturesFromOutsideCloseTheLoop(t *testing.T) {
-	if apart(t) {
-		return
+	for _, strategy := range []string{"grit", "jest:0.5"} {
+		t.Run(strategy, func(t *testing.T) {
+			if !apart(t) {
+				closeTheLoop(t, strategy)
+			}
+		})
 	}
+}
+
+func closeTheLoop(t *testing.T, strategy string) {
 	in := setUpPipeline(t, 16)
 	for name, value := range map[string]string{
-		"KAFKA_BROKERS": startBroker(t), "NAMESPACE": "stream", "CHECKPOINT_DIR": in("checkpoints"), "GROUP_SIZE": "1000", "EPOCHS": "3", "GRIT_FEATURES": "training",
+		"KAFKA_BROKERS": startBroker(t), "NAMESPACE": "stream", "CHECKPOINT_DIR": in("checkpoints"), "GROUP_SIZE": "1000", "EPOCHS": "3", "GRIT_FEATURES": "training", "STRATEGY": strategy,
 	} {
 		t.Setenv(name, value)
 	}
@@ -115,7 +122,7 @@ func TestFeaturesFromOutsideCloseTheLoop(t *testing.T) {
 	}
 	for _, tt := range []struct{ want, dir, set, features string }{
 		{"another folder", "plan", "", second},
-		{"have no effect", "else", "GRIT_FEATURES=encoder", first},
+		{"have no effect", "else", "STRATEGY=random", first},
 		{"has no features of pair", "else", "", in("none.parquet")},
 		{"must go through their epochs together", "else", "GROUP_SIZE=8", first},
 	} {
