@@ -33,9 +33,9 @@ func b3Rule(o Options) B3Rule {
 	return B3Rule{o.BatchSize, o.SearchSpace, cmp.Or(o.Skip, defaultSkip), o.Workers}
 }
 
-// The paper's numbers.
+// Numbers of the authors' released training data.
 const (
-	defaultSkip   = 30  // p of most of its data sets
+	defaultSkip   = 30  // p of CIRR and ImageNet-1K; A-OKVQA, ChartQA and DocVQA have 70
 	b3Ranks       = 100 // m
 	mostCommunity = 32  // K
 )

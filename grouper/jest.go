@@ -57,7 +57,7 @@ func jestRule(o Options) JESTRule {
 	return JESTRule{o.BatchSize, cmp.Or(o.Filter, defaultFilter), o.Workers}
 }
 
-// defaultFilter is the filter ratio of most experiments of the paper.
+// defaultFilter is the filter ratio in the signature of algorithm 1.
 const defaultFilter = 0.8
 
 // JESTRule says how JEST selects the mini-batches of an epoch.
