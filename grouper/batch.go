@@ -14,6 +14,7 @@ type batchMaker struct {
 	members  *members
 	plan     Plan
 	features Features // nil when no candidates are wanted
+	chosen   Chosen   // by a planner
 	alpha    float64
 	again    bool
 	left     int64 // batches from the epoch's first to the lane's end; 0: unknown
@@ -49,6 +50,10 @@ func (b *batchMaker) batch(ctx context.Context, sequence int) (*schemas.Batch, e
 		}
 	}
 	if b.features == nil {
+		return out, nil
+	}
+	if b.chosen.I2T != nil {
+		out.I2T, out.T2I = b.chosen.candidates(pairs, b.options.Candidates)
 		return out, nil
 	}
 	v, t := read(b.features, pairs)

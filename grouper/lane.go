@@ -49,6 +49,8 @@ type Lane struct {
 	givenUp []Due // features that will never come
 	ahead   any   // of the epoch whose features come: the result of the strategy so far
 	walked  func(pairs int)
+	planner Planner // of [StrategyOwn]
+	chosen  Chosen  // by it
 	behind  *recall // position to resume from; nil: the start of a window
 
 	// The first records of a later group, which came where the open one lacks some.
@@ -183,7 +185,7 @@ func (l *Lane) addGroup(ctx context.Context, record schemas.Record, emit Emit) e
 // end forgets the open window.
 func (l *Lane) end(options Options) {
 	*l = Lane{
-		options: options, next: l.next, lane: l.lane, last: l.last, store: l.store, givenUp: l.givenUp, behind: l.behind, walked: l.walked,
+		options: options, next: l.next, lane: l.lane, last: l.last, store: l.store, givenUp: l.givenUp, behind: l.behind, walked: l.walked, planner: l.planner,
 		heldChunk: l.heldChunk, heldEmbedding: l.heldEmbedding,
 	}
 }
@@ -342,7 +344,7 @@ func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 		alpha: l.options.alpha(l.progress(), l.members.manifest, l.members.similarity), left: l.left(),
 		again: l.options.remakesFeatures() && l.epoch+1 < l.options.Epochs && l.options.needsFeatures(l.epoch+1),
 	}
-	if l.options.Candidates > 0 {
+	if maker.chosen = l.chosen; l.options.Candidates > 0 {
 		maker.features = l.features
 	}
 	for i := range plan.Batches() {

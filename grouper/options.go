@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/schemas"
@@ -40,6 +41,8 @@ type Options struct {
 	Strategy  Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP), gns (GPN-S), jest (JEST) or b3 (B3); jest:0.5 sets the filter ratio, the share of the pairs that an epoch after the first leaves out, 0.8 without; b3:70 sets p, the ranks of the nearest texts that are left out as likely false negatives, 30 without"`
 	Epochs    int      `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
 	BatchSize int      `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
+
+	Function string `envDefault:"" json:",omitempty"` // of own: module:function
 
 	EpochOrder  EpochOrder `envDefault:"group"` // by lane where EpochGroups is more than 1
 	EpochGroups int        `env:"EPOCH_GROUPS" envDefault:"1" desc:"W: groups of a lane that go through their epochs together, epoch by epoch; a seal ends them earlier; 1: all epochs of a group, then the next group"`
@@ -80,6 +83,9 @@ func Defaults() Options {
 func (o Options) Normal() Options {
 	if o.EpochGroups > 1 {
 		o.EpochOrder = OrderLane
+	}
+	if word, function, ok := strings.Cut(string(o.Strategy), ":"); ok && Strategy(word) == StrategyOwn {
+		o.Strategy, o.Function = StrategyOwn, function
 	}
 	if word, number, ok := invalid.Numbered(o.Strategy, StrategyJEST); ok && number != 0 {
 		o.Strategy, o.Filter = word, number

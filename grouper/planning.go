@@ -9,7 +9,7 @@ func (l *Lane) OnWalk(walked func(pairs int)) { l.walked = walked }
 // makePlan orders the pairs of the present epoch.
 func (l *Lane) makePlan(ctx context.Context, key Key) (Plan, error) {
 	in := l.planInput(key)
-	l.ahead = nil
+	l.ahead, l.chosen = nil, Chosen{}
 	return strategies[l.options.Strategy].plan(ctx, in)
 }
 
@@ -29,6 +29,7 @@ func (l *Lane) planInput(key Key) planInput {
 	in := planInput{
 		options: l.options, key: key, image: l.members.image, cluster: l.members.cluster,
 		before: l.plan, ahead: l.ahead, walked: l.walked,
+		similar: l.members.se, k1: int(l.members.manifest.K1), planner: l.planner, chosen: &l.chosen,
 	}
 	if l.features != nil {
 		in.features = l.features

@@ -16,11 +16,12 @@ const (
 	StrategyGNS    Strategy = "gns"    // see [GNS]
 	StrategyJEST   Strategy = "jest"   // see [JEST]
 	StrategyB3     Strategy = "b3"     // see [B3]
+	StrategyOwn    Strategy = "own"    // see [Planner]
 )
 
 // strategies holds each strategy, which has a file of its own.
 var strategies = map[Strategy]strategy{
-	StrategyRandom: random{}, StrategyGRIT: grit{}, StrategyGNS: gns{}, StrategyJEST: jest{}, StrategyB3: b3{},
+	StrategyRandom: random{}, StrategyGRIT: grit{}, StrategyGNS: gns{}, StrategyJEST: jest{}, StrategyB3: b3{}, StrategyOwn: own{},
 }
 
 // strategy forms the mini-batches of an epoch.
@@ -69,6 +70,11 @@ type planInput struct {
 	before   Plan     // of the epoch before; empty in the first
 	ahead    any      // the last result of advance; nil: none
 	walked   func(pairs int)
+
+	similar []int32 // K1 of each pair
+	k1      int
+	planner Planner // nil: none
+	chosen  *Chosen // what the planner chose
 }
 
 func (in planInput) pairs() int { return len(in.image) }

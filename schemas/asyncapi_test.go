@@ -95,7 +95,7 @@ var limits = map[string]node{
 	"Batch.epoch":            {{"minimum", 0}},
 	"Batch.sequence":         {{"minimum", 0}},
 	"Batch.batches":          {{"minimum", 1}},
-	"Batch.strategy":         {{"enum", []any{StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST, StrategyB3}}},
+	"Batch.strategy":         {{"enum", []any{StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST, StrategyB3, StrategyOwn}}},
 	"Batch.samples":          {{"minItems", 1}, {"maxItems", MaxBatch}},
 	"Batch.m":                {{"minimum", 0}},
 	"ScoredBatch.model":      {{"minLength", 1}, {"x-max-bytes", MaxNameBytes}},

@@ -9,6 +9,7 @@ const (
 	StrategyGNS    = "gns"    // GPN-S: clusters, filled up at random
 	StrategyJEST   = "jest"   // JEST: the most learnable pairs of a super-batch
 	StrategyB3     = "b3"     // B3: communities of a graph of ranks
+	StrategyOwn    = "own"    // a function of the user's
 )
 
 // Sample is one pair of a mini-batch.
@@ -70,7 +71,7 @@ func (b *Batch) Validate() error {
 	case b.M < 0 || int64(len(b.I2T)) != int64(n)*int64(b.M) || len(b.T2I) != len(b.I2T):
 		return invalid("%d and %d candidates, want %d x %d", len(b.I2T), len(b.T2I), n, b.M)
 	}
-	if err := validateOneOf("strategy", b.Strategy, StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST, StrategyB3); err != nil {
+	if err := validateOneOf("strategy", b.Strategy, StrategyRandom, StrategyGRIT, StrategyGNS, StrategyJEST, StrategyB3, StrategyOwn); err != nil {
 		return err
 	}
 	for i := range b.Samples {

@@ -17,6 +17,10 @@ const Name = "grouper"
 
 // Run groups the lanes that this process is given, until ctx ends.
 func Run(ctx context.Context, log *stream.Log, i *service.Instruments, s Settings) error {
+	if o := s.Options(); o.Strategy == grouper.StrategyOwn && s.Planner == nil {
+		return fmt.Errorf("STRATEGY is %s:%s, a function that `pairstream batches --strategy` calls, and no service: want random, grit, gns or jest",
+			grouper.StrategyOwn, o.Function)
+	}
 	i.Loaded()
 	return log.Run(ctx, Spec(ctx, log, i, s, nil))
 }
@@ -38,7 +42,7 @@ func Spec(ctx context.Context, log *stream.Log, i *service.Instruments, s Settin
 		Inputs:   []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
 		Outputs:  []schemas.Topic{schemas.Batches},
 		Rereads:  []schemas.Topic{schemas.Batches},
-		New:      newFactory(s.Options(), "", without, walked, i),
+		New:      newFactory(s.Options(), "", without, walked, s.Planner, i),
 		Counters: i.Counters(),
 	}
 }
@@ -47,6 +51,8 @@ func Spec(ctx context.Context, log *stream.Log, i *service.Instruments, s Settin
 type Settings struct {
 	Run  service.Run
 	Core grouper.Options
+	// Planner is the function of the strategy own.
+	Planner grouper.Planner `env:"-"`
 }
 
 // Options returns the options of the core, completed with the seed and the number of workers.

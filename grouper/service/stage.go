@@ -35,7 +35,7 @@ type stage struct {
 // forgone returns the features that a lane must go on without.
 type forgone func(lane int) ([]grouper.Due, error)
 
-func newFactory(o grouper.Options, spoolDir string, without forgone, walked func(int), instruments *service.Instruments) stream.Factory {
+func newFactory(o grouper.Options, spoolDir string, without forgone, walked func(int), planner grouper.Planner, instruments *service.Instruments) stream.Factory {
 	return func(lane int, raw []byte) (stream.Stage, error) {
 		core, err := grouper.NewLane(o, lane)
 		if err != nil {
@@ -61,6 +61,7 @@ func newFactory(o grouper.Options, spoolDir string, without forgone, walked func
 		s := &stage{core: core, instruments: instruments, spool: &spool{dir: spoolDir}, places: placesOf(-1)}
 		core.KeepIn(s.spool)
 		core.OnWalk(walked)
+		core.PlanWith(planner)
 		if begun != nil && begun.Resume != nil {
 			s.places, s.resumed = placesOf(begun.Resume.Group), begun.Resume
 		}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
@@ -34,7 +35,7 @@ func spec(t *testing.T, o grouper.Options) stream.StageSpec {
 	return stream.StageSpec{
 		Name:    Name,
 		Inputs:  []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
-		Outputs: []schemas.Topic{schemas.Batches}, Rereads: []schemas.Topic{schemas.Batches}, New: newFactory(o, t.TempDir(), func(int) ([]grouper.Due, error) { return nil, nil }, nil, instruments),
+		Outputs: []schemas.Topic{schemas.Batches}, Rereads: []schemas.Topic{schemas.Batches}, New: newFactory(o, t.TempDir(), func(int) ([]grouper.Due, error) { return nil, nil }, nil, backwards, instruments),
 	}
 }
 
@@ -113,6 +114,14 @@ func train(l *onelane.Log) *onelane.Log {
 	return l
 }
 
+// backwards is a planner.
+func backwards(_ context.Context, p grouper.Pairs) (c grouper.Chosen, err error) {
+	for i := range p.Image {
+		c.Order = append(c.Order, int32(len(p.Image)-1-i))
+	}
+	return c, nil
+}
+
 // TestNoCrashChangesABatch kills the owner before each record that it writes, and its successor as well.
 func TestNoCrashChangesABatch(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -123,6 +132,7 @@ func TestNoCrashChangesABatch(t *testing.T) {
 		"random": {func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom }, 3*5 + 3*3},
 		"jest":   {func(o *grouper.Options) { o.Strategy, o.Filter = grouper.StrategyJEST, 0.5 }, 5 + 2*3 + 3 + 2*2},
 		"b3":     {func(o *grouper.Options) { o.Strategy, o.Skip = grouper.StrategyB3, 2 }, 3*5 + 3*3},
+		"own":    {func(o *grouper.Options) { o.Strategy, o.Function = grouper.StrategyOwn, "mine:backwards" }, 3*5 + 3*3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()

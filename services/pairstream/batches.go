@@ -37,6 +37,7 @@ func newBatchesCommand() *cobra.Command {
 	f.StringArrayVar(&o.Features, "features", nil, "Parquet file with the features of the model in training after an epoch; once for each epoch before the last")
 	f.StringVar(&o.Tars, "materialize", "", "folder for WebDataset tars of the mini-batches, which any loader reads, a folder for each epoch")
 	f.IntVar(&o.PerTar, "tar-batches", 1, "full mini-batches in a tar of --materialize")
+	f.StringVar(&o.Strategy, "strategy", "", "Python function that puts the pairs of each epoch into mini-batches, as module:function (docs/strategies.md); empty: STRATEGY")
 	f.StringVar(&o.Blend, "blend", "", "complete plans and their weights, such as a/:0.7,b/:0.3, whose mini-batches the plan takes in place of data")
 	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {

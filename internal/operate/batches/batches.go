@@ -73,6 +73,7 @@ type Options struct {
 	Log      string   // folder of an embedded broker's log, whose tombstones apply without KAFKA_BROKERS
 	Tars     string   // folder for the mini-batches as tars with their images; empty: none
 	PerTar   int      // full mini-batches in a tar
+	Strategy string   // module:function of Python that orders the pairs of each epoch; empty: STRATEGY
 	Blend    string   // plans and weights that make the plan, such as a/:0.7,b/:0.3; empty: the data do
 }
 
@@ -87,6 +88,9 @@ func Run(ctx context.Context, o Options, environ map[string]string, out io.Write
 	}
 	if len(o.Features) > 0 && environ["GRIT_FEATURES"] == "" {
 		environ["GRIT_FEATURES"] = string(grouper.SourceTraining)
+	}
+	if o.Strategy != "" {
+		environ["STRATEGY"] = string(grouper.StrategyOwn) + ":" + o.Strategy
 	}
 	if o.Epochs > 0 {
 		environ["EPOCHS"] = strconv.Itoa(o.Epochs)
@@ -150,6 +154,7 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 	p := &planning{sources: paths, input: in, out: out, environ: environ, stages: pipeline.NewStages()}
 	p.settings, err = config.Parse[pipeline.Settings](environ)
 	p.settings.Discriminator.KeepCandidates = true
+	p.settings.Grouper.Planner = p.planner()
 	p.boundCaches()
 	return p, errors.Join(err, modelsAreThere(environ, p.settings.Discriminator.Candidates))
 }
@@ -178,6 +183,10 @@ func (p *planning) run(ctx context.Context) error {
 		return err
 	}
 	ecm := p.settings.Trainer.Options().ECM
+	function, err := p.functionDigest(ctx)
+	if err != nil {
+		return err
+	}
 	m := Manifest{
 		Version: plans.Version, Sources: shownSources(p.sources), Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
 		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low, Features: p.digests(), Forgotten: forgottenDigest(p.forgotten),
@@ -185,6 +194,7 @@ func (p *planning) run(ctx context.Context) error {
 	if m.Inputs, err = p.inputs(ctx, settings); err != nil {
 		return err
 	}
+	m.Inputs.Function = function
 	done, err := p.begin(m)
 	if err != nil {
 		return err

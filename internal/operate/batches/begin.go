@@ -48,7 +48,9 @@ type Manifest struct {
 type Inputs struct {
 	Files   map[string]string `json:"files"`             // of the data: size and version of each, by URI
 	Columns []string          `json:"columns,omitempty"` // of Parquet files: images, captions
-	Models  map[string]string `json:"models"`            // SHA-256 of the files that settings name, by variable
+	// Function is the SHA-256 of the module of --strategy.
+	Function string            `json:"function,omitempty"`
+	Models   map[string]string `json:"models"` // SHA-256 of the files that settings name, by variable
 }
 
 // inputs reads the versions of the data and the models.
@@ -104,6 +106,8 @@ func (m *Manifest) difference(now *Manifest) string {
 		return "other data: " + firstDifference(m.Inputs.Files, now.Inputs.Files)
 	case !maps.Equal(m.Inputs.Models, now.Inputs.Models):
 		return "other files by the same names: " + firstDifference(m.Inputs.Models, now.Inputs.Models)
+	case m.Inputs.Function != now.Inputs.Function:
+		return "another version of the module of --strategy"
 	case !continues(m.Features, now.Features):
 		return "other --features"
 	}

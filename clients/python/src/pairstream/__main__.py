@@ -107,6 +107,13 @@ def export_encoder(args: argparse.Namespace) -> None:
     print(f"written to {args.out}")
 
 
+def strategy(args: argparse.Namespace) -> None:
+    """Print the digest of a strategy's module, or let it order a group: `pairstream batches --strategy` runs this."""
+    from .strategy import run
+
+    run(args.function, args.folder)
+
+
 def track(args: argparse.Namespace) -> None:
     """Hand reports of training to MLflow or Weights & Biases: the lines of `pairstream progress --json`, from standard input."""
     from .track import follow
@@ -180,6 +187,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--text-tokens", type=int, default=0, help="length of texts; 0: the model's own")
     sub.set_defaults(run=export_encoder)
 
+    sub = commands.add_parser("strategy", help=strategy.__doc__)
+    sub.add_argument("function", help="module:function")
+    sub.add_argument("folder", nargs="?", type=Path, help="folder of a group, in which `pairstream batches` has written its arrays")
+    sub.set_defaults(run=strategy)
     sub = commands.add_parser("track", help=track.__doc__)
     sub.add_argument("--to", choices=["mlflow", "wandb"], required=True)
     sub.add_argument("--project", default="pairstream", help="MLflow's experiment, or the project of Weights & Biases")

@@ -483,7 +483,7 @@ class Batch(Record):
         _want(self.epoch >= 0 and 0 <= self.sequence < self.batches, f"epoch {self.epoch}, batch {self.sequence} of {self.batches}")
         _want(self.left >= 0, f"{self.left} batches are left")
         _want(self.m >= 0 and len(self.i2t) == len(self.t2i) == n * self.m, f"{len(self.i2t)} and {len(self.t2i)} candidates, want {n} x {self.m}")
-        _one_of("strategy", self.strategy, "random", "grit", "gns", "jest", "b3")
+        _one_of("strategy", self.strategy, "random", "grit", "gns", "jest", "b3", "own")
         for i, sample in enumerate(self.samples):
             try:
                 sample.validate()
