@@ -6,8 +6,8 @@
 // mini-batches of every epoch. Each sample has the text to train on, a positive image, known partners and its hardest
 // candidates.
 //
-// [Lane] is the state machine. [Random], [GRIT], [GNS], [JEST], [B3] or a [Planner] plan an epoch, [Walk] orders pairs by similarity, and
-// [HardCandidates] and [Alpha] fill a mini-batch.
+// [Lane] is the state machine. [Random], [GRIT], [GNS], [JEST], [B3] or a [Planner] plan an epoch. [Walk] orders pairs by
+// similarity. [HardCandidates] and [Alpha] fill a mini-batch.
 //
 // Guarantees:
 //

@@ -94,7 +94,7 @@ func (c Chosen) validate(p Pairs) error {
 	}
 	for _, way := range [][]int32{c.I2T, c.T2I} {
 		if way != nil && len(way) != n*p.Candidates {
-			return fmt.Errorf("there are %d candidates in a direction, want CANDIDATES=%d for each of %d pairs", len(way), p.Candidates, n)
+			return fmt.Errorf("there are %d candidates in a direction, want m = %d for each of %d pairs", len(way), p.Candidates, n)
 		}
 		for k, other := range way {
 			anchor := k / p.Candidates

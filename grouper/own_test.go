@@ -103,7 +103,7 @@ func TestAWrongOrderEndsThePlan(t *testing.T) {
 		"the order has position 36 as its number 1, want each of 0..36 once": func(_ Pairs, c *Chosen) error { c.Order[1] = 36; return nil },
 		"the order has position 37 as its number 0, want each of 0..36 once": func(_ Pairs, c *Chosen) error { c.Order[0] = 37; return nil },
 		"the candidates have one direction, want both or none":               func(_ Pairs, c *Chosen) error { c.T2I = nil; return nil },
-		"there are 1 candidates in a direction, want CANDIDATES=":            func(_ Pairs, c *Chosen) error { c.I2T = c.I2T[:1]; return nil },
+		"there are 1 candidates in a direction, want m = ":                   func(_ Pairs, c *Chosen) error { c.I2T = c.I2T[:1]; return nil },
 		"pair 36 has candidate 0, which is not in its mini-batch":            func(p Pairs, c *Chosen) error { c.I2T[36*p.Candidates] = 0; return nil },
 		"pair 36 has candidate 35 twice":                                     func(p Pairs, c *Chosen) error { c.I2T[36*p.Candidates+1] = 35; return nil },
 		"pair 36 has candidate 36, which shows the same image":               func(p Pairs, c *Chosen) error { c.T2I[36*p.Candidates] = 36; return nil },

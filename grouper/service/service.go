@@ -18,7 +18,7 @@ const Name = "grouper"
 // Run groups the lanes that this process is given, until ctx ends.
 func Run(ctx context.Context, log *stream.Log, i *service.Instruments, s Settings) error {
 	if o := s.Options(); o.Strategy == grouper.StrategyOwn && s.Planner == nil {
-		return fmt.Errorf("STRATEGY is %s:%s, a function that `pairstream batches --strategy` calls, and no service: want random, grit, gns or jest",
+		return fmt.Errorf("STRATEGY is %s:%s, a function that `pairstream batches --strategy` calls, and no service: want random, grit, gns, jest or b3",
 			grouper.StrategyOwn, o.Function)
 	}
 	i.Loaded()
