@@ -219,7 +219,7 @@ test-python: build ## test the Python package in a virtual environment: linters,
 	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(PIP_FLOORS),$(FLOORS),$(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5' accelerate sentencepiece 'open_clip_torch[training]' mlflow-skinny wandb,'transformers<4.40' 'accelerate<0.30' sentencepiece 'pyarrow<20'))
 	$(if $(PIP_FLOORS)$(TORCH_PIP),,@$(VENV)/bin/pip install -q --disable-pip-version-check --no-deps $(OPEN_CLIP))
 	cd clients/python && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy
-	cd clients/python && OMP_NUM_THREADS=1 PAIRSTREAM_BIN=$(CURDIR)/$(BIN)/pairstream $(VENV)/bin/python -m pytest -q --cov --cov-fail-under=90
+	cd clients/python && TMPDIR=$$(../../.ci/tmpdir) OMP_NUM_THREADS=1 PAIRSTREAM_BIN=$(CURDIR)/$(BIN)/pairstream $(VENV)/bin/python -m pytest -q --cov --cov-fail-under=90
 	PAIRSTREAM_PYTHON=$(VENV)/bin/python $(GO_TEST) -count=1 ./clients/python
 
 test-compose: setup ## build the images, bring the compose stack up, kill containers and account for every pair; needs root or a Docker engine
