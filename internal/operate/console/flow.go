@@ -38,6 +38,7 @@ type flow struct {
 	seen  []*inspect.Status // of the last rateWindow
 	moved map[string]movement
 	busy  map[string]busyAt
+	began time.Time // the first pair; zero: not known yet
 }
 
 // movement is the time at which a stage last took or wrote a record.

@@ -21,6 +21,8 @@ type flowView struct {
 	Step    int64
 	Sum     string // the state in a sentence
 	State   string // its worst: ok, waiting, stalled
+	Over    bool   // nothing is left to do: totals are shown instead of rates
+	Ended   time.Time
 	Time    time.Time
 }
 
@@ -31,7 +33,9 @@ type stageView struct {
 	Why              string
 	Rate             float64 // pairs a second
 	Rated            bool
-	Busy             string // share of the device's time
+	Made             int64   // pairs in all
+	Mean             float64 // pairs a second, from the first pair to the stage's last record; 0: not known
+	Busy             string  // share of the device's time
 	Lag              int64
 	LagUnit          string
 	Last             *time.Time
@@ -68,6 +72,11 @@ func (f *flow) make(ctx context.Context, s *inspect.Status) *flowView {
 	}
 	f.explain(v)
 	v.sum(s)
+	began, err := f.begin(ctx)
+	if err != nil {
+		f.s.o.Logger.Debug("reading the time of the first pair", keyErr, err)
+	}
+	v.conclude(s, began, size)
 	return v
 }
 
