@@ -48,18 +48,43 @@ type replaysView struct {
 
 func (s *Server) replaysPage(w http.ResponseWriter, r *http.Request) error {
 	v := replaysView{Folder: s.o.Settings.Manifests}
-	if v.Folder != "" {
-		entries, err := os.ReadDir(v.Folder)
-		if err != nil {
-			return fmt.Errorf("CONSOLE_MANIFESTS: %w", err)
-		}
-		for _, e := range entries {
-			if plainFile.MatchString(e.Name()) && e.Type().IsRegular() && len(v.Files) < mostManifests {
-				v.Files = append(v.Files, s.manifest(e.Name()))
-			}
-		}
+	names, err := s.manifestNames()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		v.Files = append(v.Files, s.manifest(name))
 	}
 	return s.answer(w, r, "replays.html", page{Title: "Replays", Path: "/replays", Data: v})
+}
+
+// manifestNames lists the files in CONSOLE_MANIFESTS that may be manifests.
+func (s *Server) manifestNames() (names []string, err error) {
+	if s.o.Settings.Manifests == "" {
+		return nil, nil
+	}
+	entries, err := os.ReadDir(s.o.Settings.Manifests)
+	if err != nil {
+		return nil, fmt.Errorf("CONSOLE_MANIFESTS: %w", err)
+	}
+	for _, e := range entries {
+		if plainFile.MatchString(e.Name()) && e.Type().IsRegular() && len(names) < mostManifests {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// manifestNamed reads a manifest that a request names.
+func (s *Server) manifestNamed(name string) (manifestFile, error) {
+	if s.o.Settings.Manifests == "" || !plainFile.MatchString(name) {
+		return manifestFile{}, badRequest{fmt.Errorf("%q is no manifest of CONSOLE_MANIFESTS", clip(60, name))}
+	}
+	f := s.manifest(name)
+	if f.Manifest == nil {
+		return f, badRequest{fmt.Errorf("%s: %s", name, f.Err)}
+	}
+	return f, nil
 }
 
 func (s *Server) manifest(name string) manifestFile {
@@ -210,12 +235,9 @@ func (s *Server) compared(r *http.Request) (*compare.Comparison, error) {
 	var runs []compare.Run
 	short := compare.Names(names)
 	for i, name := range names {
-		if s.o.Settings.Manifests == "" || !plainFile.MatchString(name) {
-			return nil, badRequest{fmt.Errorf("%q is no manifest of CONSOLE_MANIFESTS", clip(60, name))}
-		}
-		f := s.manifest(name)
-		if f.Manifest == nil {
-			return nil, badRequest{fmt.Errorf("%s: %s", name, f.Err)}
+		f, err := s.manifestNamed(name)
+		if err != nil {
+			return nil, err
 		}
 		runs = append(runs, f.Manifest.Run(short[i]))
 	}

@@ -128,7 +128,7 @@ func (s *Server) reportFacts(ctx context.Context, r *report) error {
 }
 
 func (s *Server) reportTraining(ctx context.Context, r *report) error {
-	runs, _, err := s.runs(ctx)
+	runs, _, err := s.runs(ctx, "")
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -156,6 +157,44 @@ func TestCurvesOfSeveralRuns(t *testing.T) {
 	for _, want := range []string{"this run: step 29", "short: step 19", "Not shown: gone: there is no run in namespace"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+// TestTrainingBesideAManifest chooses a run of CONSOLE_MANIFESTS to be drawn beside this one.
+func TestTrainingBesideAManifest(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, small, func(o *console.Options) { o.Settings.Manifests = dir })
+	s.describe("grit.json", nil)
+	old := s.describe("old.json", nil)
+	old.Course = nil
+	must.Do(t, atomicfile.Write(filepath.Join(dir, "old.json"), 0o600, old.Write))
+	if page := s.get("/training"); !strings.Contains(page, "<option>grit.json</option>") || !strings.Contains(page, `data-curves="/training/curves"`) || strings.Contains(page, `class="run"`) {
+		t.Errorf("no run can be chosen:\n%s", page)
+	}
+	page := s.get("/training?with=grit.json")
+	for _, want := range []string{"<option selected>grit.json</option>", `data-curves="/training/curves?with=grit.json"`, "this run: step 29", "grit: step 29", `<span class="run">grit `, "<td>grit</td>"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q:\n%s", want, page)
+		}
+	}
+	var curves []compare.Overlay
+	must.Do(t, json.Unmarshal([]byte(s.get("/training/curves?with=grit.json")), &curves))
+	if len(curves) == 0 || fmt.Sprint(curves[0].Runs) != "[this run grit]" {
+		t.Fatalf("curves %+v", curves)
+	}
+	for _, c := range curves {
+		for k := range c.X {
+			if own, other := c.Y[0][k], c.Y[1][k]; own == nil || other == nil || math.Abs(*own-*other) > 1e-9 {
+				t.Errorf("%s at step %d: %v and %v of the same run", c.Name, c.X[k], own, other)
+			}
+		}
+	}
+	for with, want := range map[string]string{"old.json": "old.json has no curves", "none.json": "reading the manifest", "..%2Fx.json": "is no manifest of CONSOLE_MANIFESTS"} {
+		for _, path := range []string{"/training", "/training/curves"} {
+			if status, page, _ := s.ask(http.MethodGet, path+"?with="+with, nil, nil); status != http.StatusBadRequest || !strings.Contains(page, want) {
+				t.Errorf("%s with %s: status %d and\n%s", path, with, status, page)
+			}
 		}
 	}
 }

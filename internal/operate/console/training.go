@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -34,6 +36,9 @@ func lastNumbers(c compare.Overlay) []string {
 
 type trainingView struct {
 	Runs    []string
+	Beside  []string     // manifests whose runs can be shown beside this one
+	With    string       // the one that is
+	Query   template.URL // of the curves
 	Curves  []compare.Overlay
 	Latest  []runState
 	Evals   []evaluation
@@ -53,41 +58,75 @@ type evaluation struct {
 	index.Report
 }
 
-// run is the reports of one namespace.
+// run is the reports of one namespace, or the curves of a manifest.
 type run struct {
 	name    string
 	reports []index.Report
+	course  *compare.Course
 }
 
 func runName(namespace string) string { return cmp.Or(namespace, "this run") }
 
-// runs reads the reports of this namespace and of the others.
-func (s *Server) runs(ctx context.Context) (list []run, missing []string, err error) {
+// runOf returns the run of a manifest in CONSOLE_MANIFESTS.
+func (s *Server) runOf(name string) (run, error) {
+	f, err := s.manifestNamed(name)
+	if err != nil {
+		return run{}, err
+	}
+	if f.Manifest.Course == nil {
+		return run{}, badRequest{fmt.Errorf("%s has no curves: write it anew with `pairstream run-manifest`", name)}
+	}
+	x := run{name: compare.Names([]string{name})[0], course: f.Manifest.Course}
+	for _, e := range x.course.Evaluations {
+		x.reports = append(x.reports, index.Report{Kind: schemas.ProgressEval, Step: e.Step, Values: e.Values})
+	}
+	return x, nil
+}
+
+// runs reads the reports of this namespace and of the others, and the run of a manifest that with names, if it does.
+func (s *Server) runs(ctx context.Context, with string) (list []run, missing []string, err error) {
 	own, err := s.o.Index.Reports(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	list = append(list, run{runName(s.o.Log.Config().Namespace), own})
+	list = append(list, run{name: runName(s.o.Log.Config().Namespace), reports: own})
 	for _, ns := range s.o.Settings.Namespaces {
 		reports, err := s.others.reports(ctx, s.o.Log, ns)
 		if err != nil {
 			missing = append(missing, fmt.Sprintf("%s: %v", ns, err))
 			continue
 		}
-		list = append(list, run{runName(ns), reports})
+		list = append(list, run{name: runName(ns), reports: reports})
+	}
+	if with != "" {
+		x, err := s.runOf(with)
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, x)
 	}
 	return list, missing, nil
 }
 
 func (s *Server) trainingPage(w http.ResponseWriter, r *http.Request) error {
-	runs, missing, err := s.runs(r.Context())
+	with := r.FormValue("with")
+	runs, missing, err := s.runs(r.Context(), with)
 	if err != nil {
 		return err
 	}
-	v := trainingView{Missing: missing, Curves: curvesOf(runs)}
+	v := trainingView{Missing: missing, Curves: curvesOf(runs), With: with}
+	if v.Beside, err = s.manifestNames(); err != nil {
+		return err
+	}
+	if with != "" {
+		v.Query = template.URL("?" + url.Values{"with": {with}}.Encode()) //nolint:gosec // encoded here
+	}
 	for _, x := range runs {
 		v.Runs = append(v.Runs, x.name)
 		state := runState{Run: x.name, Step: -1}
+		if x.course != nil {
+			state.Step = x.course.Steps
+		}
 		for _, report := range lastEvaluations(x.reports) {
 			switch report.Kind {
 			case schemas.ProgressEval:
@@ -127,7 +166,7 @@ func lastEvaluations(reports []index.Report) []index.Report {
 
 // curves sends the points that the page draws.
 func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
-	runs, _, err := s.runs(r.Context())
+	runs, _, err := s.runs(r.Context(), r.FormValue("with"))
 	if err != nil {
 		return err
 	}
@@ -144,7 +183,11 @@ func curvesOf(runs []run) []compare.Overlay {
 		for i, r := range x.reports {
 			reports[i] = compare.Report{Kind: r.Kind, Step: r.Step, Values: r.Values}
 		}
-		names, lines = append(names, x.name), append(lines, compare.CurvesOf(reports, mostPoints))
+		own := compare.CurvesOf(reports, mostPoints)
+		if x.course != nil {
+			own = x.course.Curves
+		}
+		names, lines = append(names, x.name), append(lines, own)
 	}
 	return compare.Lay(names, lines)
 }

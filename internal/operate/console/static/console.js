@@ -29,9 +29,11 @@
 		const a = Math.abs(v);
 		if (a >= 1e6) return (v / 1e6).toLocaleString("en") + " M";
 		if (a >= 1e4) return (v / 1e3).toLocaleString("en") + " k";
-		if (a !== 0 && a < 1e-3) return v.toExponential(1);
+		if (a !== 0 && a < 1e-3) return Number(v.toPrecision(3)).toExponential();
 		return v.toLocaleString("en", { maximumFractionDigits: 4 });
 	}
+	// The labels of the vertical axis get the room of the widest.
+	const room = (_, labels) => Math.max(40, 16 + 7 * Math.max(0, ...(labels || []).map((l) => l.length)));
 	function draw(figure, curve) {
 		const box = $(".plot", figure);
 		box.textContent = "";
@@ -43,7 +45,7 @@
 			scales: { x: { time: false } },
 			legend: { live: true },
 			cursor: { y: false, points: { size: 6 } },
-			axes: [Object.assign({ values: (_, list) => list.map(short) }, axis), Object.assign({ size: 58, values: (_, list) => list.map(short) }, axis)],
+			axes: [Object.assign({ values: (_, list) => list.map(short) }, axis), Object.assign({ size: room, values: (_, list) => list.map(short) }, axis)],
 			series: [{ label: "step", value }].concat(curve.runs.map((run, i) => ({ label: run, stroke: colours()[i % 8], width: 1.5, spanGaps: true, points: { show: curve.x.length < 40 }, value })))
 		}, [curve.x].concat(curve.y), box);
 	}
