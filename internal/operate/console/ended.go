@@ -50,7 +50,14 @@ func (v *flowView) conclude(s *inspect.Status, began time.Time, size int64) {
 	var ended time.Time
 	for i, stage := range s.Stages {
 		out := &v.Stages[i]
-		out.Made = made(s, stage, size)
+		pairs := made(s, stage, size)
+		switch stage.Name {
+		case "encoder", "indexer":
+			pairs = min(pairs, v.Pairs) // the marks of ended lanes are records too
+			out.Made, out.Unit = pairs, "pairs"
+		default:
+			out.Made, out.Unit = made(s, stage, 1), "mini-batches"
+		}
 		if stage.LastProgress == nil {
 			continue
 		}
@@ -58,7 +65,7 @@ func (v *flowView) conclude(s *inspect.Status, began time.Time, size int64) {
 			ended = *stage.LastProgress
 		}
 		if took := stage.LastProgress.Sub(began); !began.IsZero() && took > 0 {
-			out.Mean = float64(out.Made) / took.Seconds()
+			out.Mean = float64(pairs) / took.Seconds()
 		}
 	}
 	if v.State == "done" && !began.IsZero() && ended.After(began) {
