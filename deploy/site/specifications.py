@@ -1,6 +1,6 @@
 """Writes the AsyncAPI and OpenAPI documents of schemas/ as Markdown: topics, requests, and a table for each schema.
 
-AsyncAPI's own generator takes Node and hundreds of packages; its pages draw themselves by a script in the reader's browser.
+AsyncAPI's own generator takes Node, which nothing else of the site needs.
 """
 
 import re
