@@ -241,7 +241,7 @@ helm-readme: ## write the chart's README anew from its values
 	cd deploy/test && go test -count=1 ./chart -run TestReadmeIsMadeFromValues -rewrite
 
 $(TOOLS)/helm:
-	GOBIN=$(TOOLS) go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	GOBIN=$(TOOLS) go install helm.sh/helm/v4/cmd/helm@v4.3.2
 
 $(TOOLS)/kubeconform:
 	GOBIN=$(TOOLS) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
