@@ -8,8 +8,8 @@ import re
 # Bounds of a JSON schema that say something in a table, and how.
 BOUNDS = {
     "const": "is `{}`", "minimum": "at least {:,}", "maximum": "at most {:,}", "exclusiveMinimum": "above {:,}", "exclusiveMaximum": "below {:,}",
-    "multipleOf": "a multiple of {:,}", "minItems": "at least {:,} items", "maxItems": "at most {:,} items", "minLength": "at least {:,} characters",
-    "maxLength": "at most {:,} characters", "x-max-bytes": "at most {:,} bytes", "x-bytes": "{} bytes", "pattern": "matches `{}`",
+    "multipleOf": "a multiple of {:,}", "minItems": "items at least {:,}", "maxItems": "items at most {:,}", "minLength": "length at least {:,}",
+    "maxLength": "length at most {:,}", "x-max-bytes": "at most {:,} bytes", "x-bytes": "{} bytes", "pattern": "matches `{}`",
 }
 
 
@@ -18,8 +18,9 @@ def asyncapi(document):
     components = document["components"]
     out = ["# Records on the log", "[asyncapi.yaml](asyncapi.yaml) is the same for programs.",
            re.sub(r"^#", "##", document["info"]["description"], flags=re.MULTILINE), "## Topics"]
-    for name, channel in document["channels"].items():
-        out += [f"### Topic `{name}`", text(channel["description"]), f"Partitions: {text(str(channel['x-partitions']))}. Written by: {channel['x-written-by']}."]
+    for channel in document["channels"].values():
+        out += [f"### Topic `{channel['address']}`", text(channel["description"])]
+        out.append(f"Partitions: {text(str(channel['x-partitions']))}. Written by: {channel['x-written-by']}.")
         out.append("Records: " + ", ".join(_link(m) for m in channel["messages"].values()) + ".")
     out.append("## Records")
     for name, message in components["messages"].items():
@@ -34,12 +35,13 @@ def asyncapi(document):
 
 def openapi(document):
     """Returns the page of the HTTP interface."""
-    out = ["# HTTP interface", "[openapi.yaml](openapi.yaml) is the same for programs. [Ingest](../ingest.md) tells how to start it.", text(document["info"]["description"])]
+    out = ["# HTTP interface", "[openapi.yaml](openapi.yaml) is the same for programs. [Ingest](../ingest.md) tells how to start it."]
+    out.append(text(document["info"]["description"]))
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             out += [f"## {method.upper()} `{path}`", text(operation["summary"][:1].upper() + operation["summary"][1:]) + "."]
             bodies = operation["requestBody"]["content"].items()
-            out.append(_table(["body", "what it holds"], [[f"`{name}`", _kind(body["schema"]) + ". " + text(body["schema"].get("description", ""))] for name, body in bodies]))
+            out.append(_table(["body", "what it holds"], [[f"`{name}`", _described(body["schema"])] for name, body in bodies]))
             answers = operation["responses"].items()
             out.append(_table(["status", "meaning", "body"], [[code, text(a["description"]), _body(a)] for code, a in answers]))
     components = document["components"]
@@ -91,6 +93,10 @@ def _kind(schema):
     if isinstance(schema.get("additionalProperties"), dict):
         return f"{kind} of {_kind(schema['additionalProperties'])}"
     return f"{kind} ({schema['format']})" if schema.get("format") not in (None, kind, "binary", "float", "double") else kind
+
+
+def _described(schema):
+    return ". ".join(filter(None, [_kind(schema), text(schema.get("description", ""))]))
 
 
 def _bounds(schema):
