@@ -17,7 +17,9 @@ import (
 )
 
 // withEncoder opens the weights of any dual encoder, and images of their size.
-func (e evaluation) withEncoder(ctx context.Context, w *torch.Worker, paths []string, measure func(*model.Encoder, *shard.Images) error) error {
+func (e evaluation) withEncoder(
+	ctx context.Context, w *torch.Worker, paths []string, measure func(*model.Encoder, *shard.Images) error,
+) error {
 	encoder, err := model.OpenEncoder(ctx, w, e.checkpoint, model.EncoderOptions{VocabPath: e.vocab})
 	if err != nil {
 		return fmt.Errorf("opening --checkpoint with --vocab %q: %w", e.vocab, err)
@@ -31,7 +33,9 @@ func (e evaluation) withEncoder(ctx context.Context, w *torch.Worker, paths []st
 }
 
 // evaluateZeroShot classifies the images of tars.
-func evaluateZeroShot(ctx context.Context, w *torch.Worker, paths []string, e evaluation) (report *eval.ZeroShotReport, err error) {
+func evaluateZeroShot(
+	ctx context.Context, w *torch.Worker, paths []string, e evaluation,
+) (report *eval.ZeroShotReport, err error) {
 	classes, err := dataset.ReadClasses(e.classes)
 	if err != nil {
 		return nil, err
@@ -60,7 +64,9 @@ func evaluateZeroShot(ctx context.Context, w *torch.Worker, paths []string, e ev
 }
 
 // evaluateWinoground measures weights on pairs of images and captions: those with a matching head by it as well.
-func evaluateWinoground(ctx context.Context, w *torch.Worker, paths []string, e evaluation) (report *eval.WinogroundReport, err error) {
+func evaluateWinoground(
+	ctx context.Context, w *torch.Worker, paths []string, e evaluation,
+) (report *eval.WinogroundReport, err error) {
 	data, err := dataset.ReadWinoground(ctx, e.winoground, paths)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ type Classes struct {
 	path  string
 }
 
-// ReadClasses reads a file with a class on each line, the first being class 0. Commas separate several names of a class.
+// ReadClasses reads a file with a class on each line, the first being class 0. Commas separate names of one class.
 // A name that two classes have is noted: CLIP's own list for ImageNet has some.
 func ReadClasses(file string) (*Classes, error) {
 	lines, err := textLines(file, "--zeroshot")
@@ -37,11 +37,13 @@ func ReadClasses(file string) (*Classes, error) {
 			}
 		}
 		if len(names) == 0 {
-			return nil, fmt.Errorf("--zeroshot: line %d of %s names no class: line 1 is class 0, so no line may be left out", i+1, file)
+			return nil, fmt.Errorf("--zeroshot: line %d of %s names no class: line 1 is class 0, so no line may be left out",
+				i+1, file)
 		}
 		for _, name := range names {
 			if before := lineOf[strings.ToLower(name)]; before != 0 {
-				c.Notes = append(c.Notes, fmt.Sprintf("line %d of %s repeats %q of line %d: where both are as near, the class of line %d is the answer; rename one",
+				c.Notes = append(c.Notes, fmt.Sprintf("line %d of %s repeats %q of line %d: "+
+					"where both are as near, the class of line %d is the answer; rename one",
 					i+1, file, name, before, before))
 				continue
 			}
@@ -63,7 +65,8 @@ func ReadTemplates(file string) ([]string, error) {
 	for i, line := range lines {
 		t := strings.ReplaceAll(strings.TrimSpace(line), "{c}", "{}")
 		if strings.Count(t, "{}") != 1 {
-			return nil, fmt.Errorf("--templates: line %d of %s is %q, want one {} in it for the class: a photo of a {}.", i+1, file, line)
+			return nil, fmt.Errorf("--templates: line %d of %s is %q, want one {} in it for the class: a photo of a {}.",
+				i+1, file, line)
 		}
 		out = append(out, t)
 	}
@@ -111,7 +114,8 @@ func ReadClassed(ctx context.Context, paths []string, c *Classes) (*Corpus, []in
 		return nil, nil, fmt.Errorf("reading images with classes: %w", err)
 	}
 	if len(found) == 0 {
-		return nil, nil, errors.New("reading images with classes: the tars hold no image, want key.jpg, key.png or key.webp with key.cls beside it")
+		return nil, nil, errors.New("reading images with classes: the tars hold no image, " +
+			"want key.jpg, key.png or key.webp with key.cls beside it")
 	}
 	number := c.numberOf
 	if !slices.ContainsFunc(found, func(f classed) bool { return f.class != "" }) {
@@ -137,11 +141,13 @@ func (c *Classes) numberOf(f classed) (int32, error) {
 	n, err := strconv.Atoi(f.class)
 	switch {
 	case f.class == "":
-		return 0, errors.New("it has none, and others have: write its number into key.cls beside the image, or leave the image out")
+		return 0, errors.New("it has none, and others have: " +
+			"write its number into key.cls beside the image, or leave the image out")
 	case err != nil:
 		return 0, fmt.Errorf("it is %.40q, want a whole number: 0 for the class on line 1 of %s", f.class, c.path)
 	case n < 0 || n >= len(c.Names):
-		return 0, fmt.Errorf("it is %d, but %s has %d lines, for classes 0 to %d: is it the list of these tars?", n, c.path, len(c.Names), len(c.Names)-1)
+		return 0, fmt.Errorf("it is %d, but %s has %d lines, for classes 0 to %d: is it the list of these tars?",
+			n, c.path, len(c.Names), len(c.Names)-1)
 	}
 	return int32(n), nil
 }
@@ -174,6 +180,6 @@ func (c *Classes) byFolder(found []classed) (func(classed) (int32, error), error
 			return int32(at), nil
 		}, nil
 	}
-	return nil, fmt.Errorf("reading classes from the names of folders, as no image has key.cls: there are %d folders, %q first, and %s has %d classes; "+
-		"want a folder for each class, or folders with the names of classes", len(folders), folders[0], c.path, len(c.Names))
+	return nil, fmt.Errorf("reading classes from the names of folders, as no image has key.cls: "+
+		"there are %d folders, %q first, and %s has %d classes; want a folder for each class, or folders with the names of classes", len(folders), folders[0], c.path, len(c.Names))
 }

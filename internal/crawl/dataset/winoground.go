@@ -58,9 +58,11 @@ func ReadWinoground(ctx context.Context, file string, paths []string) (*Corpus, 
 			at, found := places[fileName(image)]
 			switch {
 			case !found:
-				return nil, fmt.Errorf("reading the images of %s: the tars hold no image %q of example %d; names are compared without folders", file, image, i+1)
+				return nil, fmt.Errorf("reading the images of %s: the tars hold no image %q of example %d; "+
+					"names are compared without folders", file, image, i+1)
 			case r.broken[at]:
-				return nil, fmt.Errorf("reading the images of %s: image %q of example %d cannot be decoded: replace it, or leave the example out", file, image, i+1)
+				return nil, fmt.Errorf("reading the images of %s: image %q of example %d cannot be decoded: "+
+					"replace it, or leave the example out", file, image, i+1)
 			}
 			out.add(r.all.images[at].ref, r.all.images[at].id, e.Captions[k:k+1])
 		}
@@ -90,7 +92,8 @@ func winogroundExamples(file string) (out []winogroundExample, err error) {
 			return out, nil
 		case err != nil:
 			return nil, fmt.Errorf("example %d of %s: %w; want a JSON object a line, not a list", len(out)+1, file, err)
-		case fileName(l.Image0) == "" || fileName(l.Image1) == "" || strings.TrimSpace(l.Caption0) == "" || strings.TrimSpace(l.Caption1) == "":
+		case fileName(l.Image0) == "" || fileName(l.Image1) == "" ||
+			strings.TrimSpace(l.Caption0) == "" || strings.TrimSpace(l.Caption1) == "":
 			return nil, fmt.Errorf("example %d of %s lacks one of image_0, caption_0, image_1 and caption_1", len(out)+1, file)
 		}
 		out = append(out, winogroundExample{[2]string{l.Image0, l.Image1}, [2]string{l.Caption0, l.Caption1}})

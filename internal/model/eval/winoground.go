@@ -108,14 +108,17 @@ func Winoground(ctx context.Context, m *model.Model, d Data) (r *WinogroundRepor
 }
 
 // WinogroundEncoder measures an encoder, by similarity, on the corpus of [dataset.ReadWinoground].
-func WinogroundEncoder(ctx context.Context, e *model.Encoder, source *shard.Images, c *dataset.Corpus) (*WinogroundReport, error) {
+func WinogroundEncoder(
+	ctx context.Context, e *model.Encoder, source *shard.Images, c *dataset.Corpus,
+) (*WinogroundReport, error) {
 	var images []float32
 	var captions []string
 	for i := range c.Images() {
 		caption, _, _ := c.Pair(i)
 		captions = append(captions, caption)
 	}
-	err := encodeAll(ctx, e, c.Images(), pixelsOf(e.Preprocessing(), source, c), func(_ int, rows []float32) { images = append(images, rows...) })
+	load := pixelsOf(e.Preprocessing(), source, c)
+	err := encodeAll(ctx, e, c.Images(), load, func(_ int, rows []float32) { images = append(images, rows...) })
 	if err != nil {
 		return nil, fmt.Errorf("measuring on Winoground: %w", err)
 	}

@@ -20,14 +20,15 @@ import (
 
 // Templates are the sentences that CLIP's authors chose for ImageNet out of 80, by trying one after another.
 var Templates = []string{
-	"itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.", "a {} in a video game.", "art of the {}.", "a photo of the small {}.",
+	"itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
+	"a {} in a video game.", "art of the {}.", "a photo of the small {}.",
 }
 
 // Classified are images of known classes.
 type Classified struct {
 	Images int
 	// Pixels writes an image as [imaging.Preprocess.Bytes] does. Several goroutines call it at once.
-	Pixels  func(ctx context.Context, image int, pixels []byte) error
+	Pixels  loader
 	ClassOf []int32    // by image
 	Classes [][]string // the names of every class
 	// Templates have {} where the name of a class goes.
@@ -67,7 +68,8 @@ type ZeroShotReport struct {
 // of a class is the mean of the unit vectors of its names in all templates, with length 1 again.
 func ZeroShot(ctx context.Context, e *model.Encoder, d Classified) (*ZeroShotReport, error) {
 	if d.Images == 0 || len(d.ClassOf) != d.Images || len(d.Classes) == 0 || len(d.Templates) == 0 {
-		return nil, fmt.Errorf("classifying: %d images, the classes of %d, %d classes and %d templates", d.Images, len(d.ClassOf), len(d.Classes), len(d.Templates))
+		return nil, fmt.Errorf("classifying: %d images, the classes of %d, %d classes and %d templates",
+			d.Images, len(d.ClassOf), len(d.Classes), len(d.Templates))
 	}
 	classes, err := classVectors(ctx, e, d)
 	if err != nil {
@@ -84,9 +86,12 @@ func ZeroShot(ctx context.Context, e *model.Encoder, d Classified) (*ZeroShotRep
 	return t.report(d), nil
 }
 
+// loader writes an image as [imaging.Preprocess.Bytes] does.
+type loader = func(ctx context.Context, image int, pixels []byte) error
+
 // encodeAll loads and encodes images in batches, and hands over the vectors of each batch with the number of its first
 // image.
-func encodeAll(ctx context.Context, e *model.Encoder, images int, load func(context.Context, int, []byte) error, each func(from int, rows []float32)) error {
+func encodeAll(ctx context.Context, e *model.Encoder, images int, load loader, each func(from int, rows []float32)) error {
 	values := e.Preprocessing().Values()
 	pixels := make([]byte, min(images, model.DefaultBatchSize)*values)
 	for from := 0; from < images; from += model.DefaultBatchSize {
@@ -210,7 +215,8 @@ func (t tally) report(d Classified) *ZeroShotReport {
 		first, five = first+t.first[class], five+t.five[class]
 		shares = append(shares, interval.Of(t.first[class], images))
 		r.PerClass = append(r.PerClass, ClassReport{
-			Name: d.Classes[class][0], Images: images, Top1: 100 * float64(t.first[class]) / float64(images), Top5: 100 * float64(t.five[class]) / float64(images),
+			Name: d.Classes[class][0], Images: images,
+			Top1: 100 * float64(t.first[class]) / float64(images), Top5: 100 * float64(t.five[class]) / float64(images),
 		})
 	}
 	r.Top1, r.Top5 = measured(interval.Of(first, d.Images)), measured(interval.Of(five, d.Images))
@@ -220,7 +226,8 @@ func (t tally) report(d Classified) *ZeroShotReport {
 
 // Print prints the accuracies as a table.
 func (r *ZeroShotReport) Print(w io.Writer) error {
-	fmt.Fprintf(w, "%d images of %d classes out of %d, %d templates\n", r.Images, len(r.PerClass), r.Classes, len(r.Templates))
+	fmt.Fprintf(w, "%d images of %d classes out of %d, %d templates\n",
+		r.Images, len(r.PerClass), r.Classes, len(r.Templates))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\taccuracy, %\tfrom\tto\tchance\t")
 	row := func(name string, m Measured, chance float64) {
@@ -238,7 +245,7 @@ func ClassifiedCorpus(e *model.Encoder, source *shard.Images, c *dataset.Corpus,
 }
 
 // pixelsOf returns a function that prepares the images of a corpus.
-func pixelsOf(pre imaging.Preprocess, source *shard.Images, c *dataset.Corpus) func(context.Context, int, []byte) error {
+func pixelsOf(pre imaging.Preprocess, source *shard.Images, c *dataset.Corpus) loader {
 	return func(ctx context.Context, i int, pixels []byte) error {
 		ref, id := c.Image(i)
 		im, err := source.Get(ctx, ref, id)
