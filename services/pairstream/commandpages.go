@@ -55,7 +55,7 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command, heading string) {
 	if about == "" {
 		about = strings.ToUpper(cmd.Short[:1]) + cmd.Short[1:] + "."
 	}
-	fmt.Fprintf(b, "\n%s\n", inProse(about))
+	fmt.Fprintf(b, "\n%s\n", withCode(about))
 	if cmd.HasExample() {
 		fmt.Fprintf(b, "\nExample:\n\n    %s\n", strings.TrimSpace(cmd.Example))
 	}
@@ -99,6 +99,19 @@ func inProse(text string) string {
 		parts[i] = markdown.Replace(parts[i])
 	}
 	return strings.Join(parts, "`")
+}
+
+// withCode escapes a text, and makes code of its indented lines.
+func withCode(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if code, indented := strings.CutPrefix(line, "  "); indented {
+			lines[i] = "    " + strings.TrimSpace(code)
+		} else {
+			lines[i] = inProse(line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // inCell escapes a text for the cell of a table.

@@ -40,14 +40,14 @@ func TestPageOfACommand(t *testing.T) {
 	cmd.Flags().Bool("quiet", false, "say nothing")
 	cmd.Flags().String("secret", "", "for tests")
 	must.Do(t, cmd.Flags().MarkHidden("secret"))
-	cmd.AddCommand(&cobra.Command{Use: "twice", Long: "Looks `<twice>`.", Run: func(*cobra.Command, []string) {}})
+	cmd.AddCommand(&cobra.Command{Use: "twice", Long: "Looks `<twice>`.\n\n  look <here>", Run: func(*cobra.Command, []string) {}})
 	root := &cobra.Command{Use: "pairstream"}
 	root.AddCommand(cmd)
 	var b strings.Builder
 	writeCommand(&b, cmd, "##")
 	const want = "\n## `look`\n\n    pairstream look DIR [flags]\n\nLook &lt;around>.\n\nExample:\n\n    pairstream look here\n" +
 		"\n| flag | default | meaning |\n|---|---|---|\n| `--quiet` |  | say nothing |\n| `--times often` | `3` | how often; a\\|b\\* |\n" +
-		"\n### `look twice`\n\n    pairstream look twice\n\nLooks `<twice>`.\n"
+		"\n### `look twice`\n\n    pairstream look twice\n\nLooks `<twice>`.\n\n    look <here>\n"
 	if b.String() != want {
 		t.Errorf("the page is\n%s\nwant\n%s", b.String(), want)
 	}
