@@ -39,7 +39,7 @@ func (own) plan(ctx context.Context, in planInput) (Plan, error) {
 	}
 	chosen, err := in.planner(ctx, p)
 	if err == nil {
-		err = chosen.validate(p)
+		err = chosen.Validate(p)
 	}
 	if err != nil {
 		return Plan{}, err
@@ -73,8 +73,8 @@ type Chosen struct {
 	I2T, T2I []int32
 }
 
-// validate refuses an order that lacks a pair, and candidates outside of the mini-batch.
-func (c Chosen) validate(p Pairs) error {
+// Validate refuses an order that lacks a pair, and candidates outside of the mini-batch.
+func (c Chosen) Validate(p Pairs) error {
 	n := len(p.Image)
 	if len(c.Order) != n {
 		return fmt.Errorf("the order has %d positions, want each of the group's %d pairs once", len(c.Order), n)
@@ -102,6 +102,8 @@ func (c Chosen) validate(p Pairs) error {
 			case other == -1:
 			case other < 0 || int(other) >= n || batch[other] != batch[anchor]:
 				return fmt.Errorf("pair %d has candidate %d, which is not in its mini-batch", anchor, other)
+			case int(other) == anchor:
+				return fmt.Errorf("pair %d has itself as a candidate", anchor)
 			case slices.Contains(way[anchor*p.Candidates:k], other):
 				return fmt.Errorf("pair %d has candidate %d twice", anchor, other)
 			case p.Image[other] == p.Image[anchor]:

@@ -106,7 +106,7 @@ func TestAWrongOrderEndsThePlan(t *testing.T) {
 		"there are 1 candidates in a direction, want m = ":                   func(_ Pairs, c *Chosen) error { c.I2T = c.I2T[:1]; return nil },
 		"pair 36 has candidate 0, which is not in its mini-batch":            func(p Pairs, c *Chosen) error { c.I2T[36*p.Candidates] = 0; return nil },
 		"pair 36 has candidate 35 twice":                                     func(p Pairs, c *Chosen) error { c.I2T[36*p.Candidates+1] = 35; return nil },
-		"pair 36 has candidate 36, which shows the same image":               func(p Pairs, c *Chosen) error { c.T2I[36*p.Candidates] = 36; return nil },
+		"pair 36 has itself as a candidate":                                  func(p Pairs, c *Chosen) error { c.T2I[36*p.Candidates] = 36; return nil },
 		"grouping epoch 0 of group 1/0: no order today":                      func(Pairs, *Chosen) error { return failed },
 		"a plan of one's own needs a function: see Lane.PlanWith":            nil,
 	} {

@@ -13,7 +13,7 @@ from pairstream.strategy import Group
 
 def alike(group: Group) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the order of the pairs, and the hard candidates of each for its image and for its text."""
-    draw, n = group.rng(), group.batch_size
+    draw, n = group.rng, group.batch_size
     order = draw.permutation(len(group))
     order = order[np.argsort(group.cluster[order], kind="stable")]
     full = len(order) // n * n

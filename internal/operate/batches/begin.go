@@ -185,6 +185,9 @@ func (p *planning) begin(m Manifest) (done bool, err error) {
 		if err = errors.Join(err, json.Unmarshal(raw, &before)); err != nil {
 			return false, fmt.Errorf("%s: %w", path, err)
 		}
+		if path != p.manifest() && !p.ordered() {
+			before.Inputs.Function = m.Inputs.Function
+		}
 		if other := before.difference(&m); other != "" {
 			return false, fmt.Errorf("--out=%s holds a plan of %s (%s says more): want another folder, or remove this one", p.out, other, path)
 		}

@@ -35,10 +35,13 @@ func (p *planning) planner() grouper.Planner {
 func (p *planning) callFunction(ctx context.Context, args ...string) ([]byte, error) {
 	name := p.settings.Grouper.Options().Function
 	program := cmp.Or(p.environ["PAIRSTREAM_PYTHON"], os.Getenv("PAIRSTREAM_PYTHON"), "python3")
-	child := exec.CommandContext(ctx, program, append([]string{"-c", python, "strategy", name}, args...)...)
+	child := exec.CommandContext(ctx, program, append([]string{"-c", python, "strategy", "--end-with-input", name}, args...)...)
 	var out, said bytes.Buffer
 	child.Stdout, child.Stderr = &out, &said
-	err := child.Run()
+	alive, err := child.StdinPipe() // Python ends with this process, however that ends
+	if err == nil {
+		err = errors.Join(child.Run(), closed(alive))
+	}
 	switch {
 	case err == nil:
 		return out.Bytes(), nil
@@ -90,20 +93,46 @@ func (p *planning) ask(ctx context.Context, in grouper.Pairs) (c grouper.Chosen,
 		if err := writePairs(dir, in); err != nil {
 			return c, err
 		}
-		if _, err := p.callFunction(ctx, dir); err != nil {
-			return c, fmt.Errorf("epoch %d of group %s: %w", in.Epoch, in.Group, err)
+		printed, err := p.callFunction(ctx, dir)
+		if err == nil {
+			_, err = os.Stderr.Write(printed)
+		}
+		if err != nil {
+			return c, err
 		}
 	}
-	if c.Order, err = readPositions(filepath.Join(dir, orderFile)); err == nil {
-		c.I2T, err = readPositions(filepath.Join(dir, i2tFile))
+	c.Order, err = readPositions(filepath.Join(dir, orderFile))
+	if errors.Is(err, fs.ErrNotExist) { // it is not passed on: for a file that is not there a stage would wait
+		return c, fmt.Errorf("--strategy %s ended its process and left no order", p.settings.Grouper.Options().Function)
+	} else if err != nil {
+		return c, err
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil // the function leaves the candidates to pairstream
+	if c.I2T, err = readPositions(filepath.Join(dir, i2tFile)); err == nil {
+		c.T2I, err = readPositions(filepath.Join(dir, t2iFile))
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil // the function leaves the candidates to pairstream
 	}
 	if err == nil {
-		c.T2I, err = readPositions(filepath.Join(dir, t2iFile))
+		err = c.Validate(in)
 	}
-	return c, err
+	if err != nil { // the next run asks again
+		return c, errors.Join(fmt.Errorf("--strategy %s: %w", p.settings.Grouper.Options().Function, err), os.Remove(filepath.Join(dir, orderFile)))
+	}
+	return c, nil
+}
+
+// ordered reports whether an order is recorded. Until then another version of the function may take over.
+func (p *planning) ordered() bool {
+	found, err := filepath.Glob(filepath.Join(p.work(), "strategy", "*", orderFile))
+	return err != nil || len(found) > 0
+}
+
+// closed closes a pipe that the end of its reader may have closed.
+func closed(pipe io.Closer) error {
+	if err := pipe.Close(); !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // writePairs writes the pairs of a group into a folder.

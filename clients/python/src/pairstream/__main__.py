@@ -111,7 +111,7 @@ def strategy(args: argparse.Namespace) -> None:
     """Print the digest of a strategy's module, or let it order a group: `pairstream batches --strategy` runs this."""
     from .strategy import run
 
-    run(args.function, args.folder)
+    run(args.function, args.folder, end_with_input=args.end_with_input)
 
 
 def track(args: argparse.Namespace) -> None:
@@ -190,6 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("strategy", help=strategy.__doc__)
     sub.add_argument("function", help="module:function")
     sub.add_argument("folder", nargs="?", type=Path, help="folder of a group, in which `pairstream batches` has written its arrays")
+    sub.add_argument("--end-with-input", action="store_true", help="end at the end of standard input, which the calling process holds open")
     sub.set_defaults(run=strategy)
     sub = commands.add_parser("track", help=track.__doc__)
     sub.add_argument("--to", choices=["mlflow", "wandb"], required=True)
