@@ -69,9 +69,7 @@ func TestJESTIsThePapersAlgorithm(t *testing.T) {
 	f := openOracle(t, "jest.safetensors")
 	noise := f.tensor("noise")
 	draws := recordedJEST{f.numbers("order"), must.Get(noise.Float64s())(t), nil}
-	for _, n := range noise.Shape {
-		draws.shape = append(draws.shape, int64(n))
-	}
+	draws.shape = noise.Shape
 	rule := JESTRule{int(f.numbers("batch_size")[0]), must.Get(f.tensor("filter").Float64s())(t)[0], 2}
 	learner, reference := rows{f.rows("learner.v"), f.rows("learner.t")}, rows{f.rows("reference.v"), f.rows("reference.t")}
 	plan := must.Get(JEST(t.Context(), learner, reference, f.numbers("image"), rule, draws))(t)

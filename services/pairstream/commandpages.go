@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,7 +82,7 @@ func flagRows(cmd *cobra.Command) string {
 		if kind != "" {
 			flag += " " + kind
 		}
-		if !strings.Contains("||[]|false|0|0s|", "|"+f.DefValue+"|") {
+		if !slices.Contains([]string{"", "[]", "false", "0", "0s"}, f.DefValue) {
 			value = "`" + f.DefValue + "`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", flag, value, inCell(usage))

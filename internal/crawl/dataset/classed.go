@@ -65,7 +65,7 @@ func ReadTemplates(file string) ([]string, error) {
 	for i, line := range lines {
 		t := strings.ReplaceAll(strings.TrimSpace(line), "{c}", "{}")
 		if strings.Count(t, "{}") != 1 {
-			return nil, fmt.Errorf("--templates: line %d of %s is %q, want one {} in it for the class: a photo of a {}.",
+			return nil, fmt.Errorf("--templates: line %d of %s is %q, want one {} in it for the class, as in \"a photo of a {}\"",
 				i+1, file, line)
 		}
 		out = append(out, t)
