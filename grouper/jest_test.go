@@ -82,7 +82,7 @@ func TestJESTIsThePapersAlgorithm(t *testing.T) {
 	}
 }
 
-// The tables' entries are so far from the middle of two integers that no machine's exp and log round them otherwise.
+// No entry of the tables lies near the middle of two integers, so every machine's exp and log round it alike.
 func TestLogarithmsAreTheSameOnEveryMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		table table

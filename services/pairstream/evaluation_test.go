@@ -79,7 +79,7 @@ func TestEvaluationBesideTraining(t *testing.T) {
 	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 20)
-	// The scores of a smaller model are so close that the last bit of one moves its AUC.
+	// A smaller model scores many pairs almost equally: the last bit of a score then moves its AUC.
 	mustCommand(t, "bootstrap", in("scenes"), "--preset", "micro", "--steps", "1", "--batch", "4", "--out", in("w.safetensors"))
 	t.Setenv("STEP_BATCHES", "2")
 	mustCommand(t, "synth", in("held-out"), "--scenes", "30", "--side", "64", "--seed", "9")

@@ -91,7 +91,7 @@ def plan(folder: Path, out: str, strategy: str, **env: str) -> subprocess.Comple
 def test_batches_of_ones_own(tmp_path: Path) -> None:
     subprocess.run([str(BINARY), "synth", "--scenes", "10", str(tmp_path / "scenes")], check=True, capture_output=True)
     (tmp_path / "json.py").write_text("raise SystemExit('a module of this folder replaces one of Python')\n")
-    (tmp_path / "mine.py").write_text((EXAMPLES / "alike.py").read_text())
+    (tmp_path / "mine.py").write_text((EXAMPLES / "alike.py").read_text() + "\nprint('imported')\n")
     for out in ("plan", "again"):
         done = plan(tmp_path, out, "mine:alike")
         assert done.returncode == 0, done.stderr
@@ -102,6 +102,7 @@ def test_batches_of_ones_own(tmp_path: Path) -> None:
         pairs = [p for b in epoch for p in b.pairs]
         assert len(set(pairs)) == len(pairs) == 30 and all(len(b.pairs) == 8 for b in epoch[:-1])
     manifest = json.loads((tmp_path / "plan/plan.json").read_text())
+    assert not list((tmp_path / "plan").rglob("*.f32"))
     assert manifest["settings"]["STRATEGY"] == "own:mine:alike" and len(manifest["inputs"]["function"]) == 64
     assert "is complete" in plan(tmp_path, "plan", "mine:alike").stdout
 

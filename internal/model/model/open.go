@@ -21,8 +21,9 @@ import (
 // are needed.
 type EncoderOptions struct {
 	BatchSize int // 0: DefaultBatchSize
-	// VocabPath is the file of the vocabulary: for CLIP its merges, gzipped or not (empty: merges.txt beside it), for an ALBEF file without a vocabulary a
-	// WordPiece vocabulary, a token a line, and for TorchScript either of these or SigLIP's model of SentencePiece.
+	// VocabPath is the file of the vocabulary. For CLIP it has the merges, gzipped or not; empty: merges.txt beside the
+	// weights. For an ALBEF file without a vocabulary it is a WordPiece vocabulary, a token a line. For TorchScript it is
+	// either of these, or SigLIP's model of SentencePiece.
 	VocabPath  string
 	ImageSize  int // for TorchScript without its sizes inside; 0: the first usual one that it takes
 	TextTokens int // for such TorchScript; 0: CLIP's 77, SigLIP's 64

@@ -21,7 +21,8 @@ import (
 
 // python is `python -m pairstream strategy` with the working folder last on the path: a json.py there replaces no module of
 // Python's own.
-const python = "import os, sys; sys.path = [p for p in sys.path if p] + [os.getcwd()]; import runpy; runpy.run_module('pairstream', run_name='__main__', alter_sys=True)"
+const python = "import os, runpy, sys; sys.path = [p for p in sys.path if p] + [os.getcwd()]; " +
+	"runpy.run_module('pairstream', run_name='__main__', alter_sys=True)"
 
 // planner returns what asks the function of --strategy for an order; nil: there is none.
 func (p *planning) planner() grouper.Planner {
@@ -34,7 +35,7 @@ func (p *planning) planner() grouper.Planner {
 // callFunction runs Python with the function and returns its output.
 func (p *planning) callFunction(ctx context.Context, args ...string) ([]byte, error) {
 	name := p.settings.Grouper.Options().Function
-	program := cmp.Or(p.environ["PAIRSTREAM_PYTHON"], os.Getenv("PAIRSTREAM_PYTHON"), "python3")
+	program := cmp.Or(os.Getenv("PAIRSTREAM_PYTHON"), "python3")
 	child := exec.CommandContext(ctx, program, append([]string{"-c", python, "strategy", "--end-with-input", name}, args...)...)
 	var out, said bytes.Buffer
 	child.Stdout, child.Stderr = &out, &said
@@ -48,7 +49,8 @@ func (p *planning) callFunction(ctx context.Context, args ...string) ([]byte, er
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("--strategy %s needs Python: %w: name one that has the package pairstream in PAIRSTREAM_PYTHON", name, err)
+		// Not wrapped: the log takes an error of the system for one of the network, and would try again for ever.
+		return nil, fmt.Errorf("--strategy %s needs Python: %s: name one that has the package pairstream in PAIRSTREAM_PYTHON", name, err.Error())
 	case strings.Contains(said.String(), "No module named pairstream"):
 		return nil, fmt.Errorf("--strategy %s: %s has no package pairstream: install the wheel, or name a Python that has it in PAIRSTREAM_PYTHON", name, program)
 	}
@@ -61,7 +63,8 @@ func (p *planning) functionDigest(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	out, err := p.callFunction(ctx)
-	return strings.TrimSpace(string(out)), err
+	printed := strings.TrimSpace(string(out)) // also by the module, while Python imports it
+	return printed[strings.LastIndex(printed, "\n")+1:], err
 }
 
 // These are the files through which a function gets the pairs of a group, and returns their order.
@@ -102,7 +105,7 @@ func (p *planning) ask(ctx context.Context, in grouper.Pairs) (c grouper.Chosen,
 		}
 	}
 	c.Order, err = readPositions(filepath.Join(dir, orderFile))
-	if errors.Is(err, fs.ErrNotExist) { // it is not passed on: for a file that is not there a stage would wait
+	if errors.Is(err, fs.ErrNotExist) { // not wrapped, as in callFunction
 		return c, fmt.Errorf("--strategy %s ended its process and left no order", p.settings.Grouper.Options().Function)
 	} else if err != nil {
 		return c, err
@@ -118,7 +121,16 @@ func (p *planning) ask(ctx context.Context, in grouper.Pairs) (c grouper.Chosen,
 	if err != nil { // the next run asks again
 		return c, errors.Join(fmt.Errorf("--strategy %s: %w", p.settings.Grouper.Options().Function, err), os.Remove(filepath.Join(dir, orderFile)))
 	}
-	return c, nil
+	return c, removeArrays(dir)
+}
+
+// removeArrays removes what a function has read: an epoch of five million pairs takes 10 GB.
+func removeArrays(dir string) error {
+	arrays, err := filepath.Glob(filepath.Join(dir, "*.f32"))
+	for _, file := range arrays {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }
 
 // ordered reports whether an order is recorded. Until then another version of the function may take over.
@@ -150,7 +162,8 @@ func writePairs(dir string, in grouper.Pairs) error {
 		err = errors.Join(err, writeFeatures(dir, "learner_", in.Learner, len(in.Image)))
 	}
 	for name, values := range map[string][]int32{"image": in.Image, "cluster": in.Cluster, "neighbors": in.Similar} {
-		err = errors.Join(err, atomicfile.Write(filepath.Join(dir, name+".i32"), 0o644, func(w io.Writer) error { return binary.Write(w, binary.LittleEndian, values) }))
+		write := func(w io.Writer) error { return binary.Write(w, binary.LittleEndian, values) }
+		err = errors.Join(err, atomicfile.Write(filepath.Join(dir, name+".i32"), 0o644, write))
 	}
 	return errors.Join(err, writeJSON(filepath.Join(dir, aboutFile), about))
 }
